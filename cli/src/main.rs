@@ -1,0 +1,2 @@
+//! Heliostat.
+fn main() {}
