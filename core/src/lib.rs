@@ -1,1 +1,14 @@
-//! Decisions.
+//! Decisions of Heliostat, without I/O.
+//!
+//! Nothing in this crate opens a socket or a file, starts a thread or reads a
+//! clock: bytes, completions and time come in as arguments, and what is to be
+//! done goes out as values. The same code therefore runs in production and in
+//! the deterministic simulation.
+
+#![forbid(unsafe_code)]
+
+pub mod log;
+pub mod protocol;
+pub mod records;
+pub mod time;
+pub mod types;

@@ -1,0 +1,1 @@
+//! Rules of the segment log: names, indexes, epochs, producer state, roll, recovery. Decisions only.

@@ -1,0 +1,1 @@
+//! Record batches as they travel and as they are stored: views, checks, decoding.
