@@ -1,1 +1,5 @@
 //! Record batches as they travel and as they are stored: views, checks, decoding.
+
+mod meta;
+
+pub use meta::{BatchMeta, Compression, ControlType};
