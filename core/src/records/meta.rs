@@ -33,6 +33,28 @@ pub enum ControlType {
     Other(i16),
 }
 
+impl ControlType {
+    /// What the type field of a control record's key means.
+    pub fn from_code(code: i16) -> Self {
+        match code {
+            0 => Self::Abort,
+            1 => Self::Commit,
+            7 => Self::MirrorPidReset,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The type field for a control record's key.
+    pub fn code(self) -> i16 {
+        match self {
+            Self::Abort => 0,
+            Self::Commit => 1,
+            Self::MirrorPidReset => 7,
+            Self::Other(code) => code,
+        }
+    }
+}
+
 /// The facts of one whole batch (v2), or of one stored message (v0, v1; a
 /// compressed wrapper counts as one).
 ///

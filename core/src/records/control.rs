@@ -1,0 +1,103 @@
+//! The marker in a control batch: which transaction ends and how.
+//!
+//! A control batch has one record that matters, its first. The key is version
+//! and type, two int16; the value of an end-of-transaction marker is its version
+//! (int16) and the epoch of the transaction coordinator (int32).
+
+use super::meta::ControlType;
+use super::varint::{Cursor, VarintError};
+
+/// As much of a control batch's record as is kept to read the marker. The value
+/// of other control records may be longer; nothing of it is needed.
+pub const CONTROL_RECORD_BYTES_MAX: usize = 256;
+
+/// Why the marker of a control batch cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// Kafka never compresses control batches, and the walker never decompresses.
+    #[error("is compressed (codec {codec})")]
+    Compressed {
+        /// Bits 0 to 2 of the attributes.
+        codec: i16,
+    },
+    /// The record breaks off, or a number in it is no number.
+    #[error("its record cannot be read")]
+    Record(#[source] VarintError),
+    /// No key, or one too short for version and type.
+    #[error("its key has {key_bytes} bytes, want at least 4")]
+    Key {
+        /// Bytes of the key; 0 for null.
+        key_bytes: usize,
+    },
+    /// Versions start at 0.
+    #[error("negative version {version}")]
+    Version {
+        /// Of the key or of an end-of-transaction value.
+        version: i16,
+    },
+    /// An end-of-transaction marker without version and coordinator epoch.
+    #[error("its value has {value_bytes} bytes, want at least 6")]
+    Value {
+        /// Bytes of the value; 0 for null.
+        value_bytes: usize,
+    },
+}
+
+impl From<VarintError> for ControlError {
+    fn from(source: VarintError) -> Self {
+        Self::Record(source)
+    }
+}
+
+/// What a control batch says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// Kind of control record.
+    pub control: ControlType,
+    /// Of an ABORT or COMMIT; −1 otherwise.
+    pub coordinator_epoch: i32,
+}
+
+/// Reads the marker from the records of an uncompressed control batch.
+///
+/// `records` is what follows the 61 header bytes, from the first on; the
+/// first [`CONTROL_RECORD_BYTES_MAX`] bytes are enough.
+///
+/// # Errors
+///
+/// Whatever Kafka, too, would refuse; types that are not known are not an error.
+pub fn read_marker(records: &[u8]) -> Result<Marker, ControlError> {
+    let mut cursor = Cursor::new(records);
+    let _length = cursor.varint()?;
+    let _attributes = cursor.u8()?;
+    let _timestamp_delta = cursor.varlong()?;
+    let _offset_delta = cursor.varint()?;
+    let key = cursor.nullable_bytes()?.unwrap_or_default();
+    let short = ControlError::Key { key_bytes: key.len() };
+    let mut key = Cursor::new(key);
+    let (version, code) = match (key.i16(), key.i16()) {
+        (Ok(version), Ok(code)) => (version, code),
+        _ => return Err(short),
+    };
+    if version < 0 {
+        return Err(ControlError::Version { version });
+    }
+    let control = ControlType::from_code(code);
+    let coordinator_epoch = match control {
+        ControlType::Abort | ControlType::Commit => read_coordinator_epoch(cursor)?,
+        ControlType::MirrorPidReset | ControlType::Other(_) => -1,
+    };
+    Ok(Marker { control, coordinator_epoch })
+}
+
+fn read_coordinator_epoch(mut cursor: Cursor<'_>) -> Result<i32, ControlError> {
+    let value = cursor.nullable_bytes()?.unwrap_or_default();
+    let short = ControlError::Value { value_bytes: value.len() };
+    let mut value = Cursor::new(value);
+    let version = value.i16().map_err(|_| short)?;
+    if version < 0 {
+        return Err(ControlError::Version { version });
+    }
+    value.i32().map_err(|_| short)
+}
