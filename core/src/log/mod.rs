@@ -3,3 +3,12 @@
 pub mod disk;
 pub mod slot;
 pub mod store;
+
+pub mod checkpoint;
+pub mod epoch_cache;
+pub mod format_error;
+pub mod names;
+#[cfg(test)]
+mod test_batch;
+
+pub use format_error::{FileKind, FormatError};
