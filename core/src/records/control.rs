@@ -76,10 +76,7 @@ pub fn read_marker(records: &[u8]) -> Result<Marker, ControlError> {
     let key = cursor.nullable_bytes()?.unwrap_or_default();
     let short = ControlError::Key { key_bytes: key.len() };
     let mut key = Cursor::new(key);
-    let (version, code) = match (key.i16(), key.i16()) {
-        (Ok(version), Ok(code)) => (version, code),
-        _ => return Err(short),
-    };
+    let (Ok(version), Ok(code)) = (key.i16(), key.i16()) else { return Err(short) };
     if version < 0 {
         return Err(ControlError::Version { version });
     }
