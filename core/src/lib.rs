@@ -10,5 +10,6 @@
 pub mod log;
 pub mod protocol;
 pub mod records;
+pub mod serve;
 pub mod time;
 pub mod types;
