@@ -5,9 +5,12 @@ pub mod slot;
 pub mod store;
 
 pub mod checkpoint;
+pub mod config;
 pub mod epoch_cache;
 pub mod format_error;
+pub mod index;
 pub mod names;
+pub mod roll;
 #[cfg(test)]
 mod test_batch;
 
