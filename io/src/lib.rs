@@ -1,1 +1,5 @@
 //! Actions.
+#![deny(unsafe_code)]
+
+pub mod disk;
+pub mod ring;
