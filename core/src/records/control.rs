@@ -4,8 +4,10 @@
 //! and type, two int16; the value of an end-of-transaction marker is its version
 //! (int16) and the epoch of the transaction coordinator (int32).
 
+use super::builder::{BatchBuilder, BuildError, NewRecord};
 use super::meta::ControlType;
 use super::varint::{Cursor, VarintError};
+use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs};
 
 /// As much of a control batch's record as is kept to read the marker. The value
 /// of other control records may be longer; nothing of it is needed.
@@ -97,4 +99,55 @@ fn read_coordinator_epoch(mut cursor: Cursor<'_>) -> Result<i32, ControlError> {
         return Err(ControlError::Version { version });
     }
     value.i32().map_err(|_| short)
+}
+
+/// The batch that a transaction coordinator writes when a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndTxnMarker {
+    /// Offset of the marker.
+    pub offset: Offset,
+    /// Of the partition's leader.
+    pub leader_epoch: LeaderEpoch,
+    /// Whose transaction ends.
+    pub producer_id: ProducerId,
+    /// 32767 is legal.
+    pub producer_epoch: ProducerEpoch,
+    /// Of the transaction coordinator.
+    pub coordinator_epoch: i32,
+    /// COMMIT or ABORT.
+    pub committed: bool,
+    /// When the marker was written.
+    pub timestamp: TimestampMs,
+}
+
+impl EndTxnMarker {
+    /// The whole batch.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Offsets`] for an offset that no log has.
+    pub fn build(&self) -> Result<Vec<u8>, BuildError> {
+        let control = if self.committed { ControlType::Commit } else { ControlType::Abort };
+        let key = control_key(control);
+        let [a, b, c, d] = self.coordinator_epoch.to_be_bytes();
+        let value = [0, 0, a, b, c, d]; // Version 0 before it.
+        let mut batch = BatchBuilder::new(self.offset)
+            .leader_epoch(self.leader_epoch)
+            .producer(self.producer_id, self.producer_epoch, -1)
+            .transactional()
+            .control();
+        batch.push(&NewRecord {
+            timestamp: self.timestamp,
+            key: Some(&key),
+            value: Some(&value),
+            headers: &[],
+        })?;
+        batch.build()
+    }
+}
+
+/// The key of a control record: version 0 and the type.
+pub fn control_key(control: ControlType) -> [u8; 4] {
+    let [high, low] = control.code().to_be_bytes();
+    [0, 0, high, low]
 }
