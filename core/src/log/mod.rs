@@ -10,6 +10,7 @@ pub mod epoch_cache;
 pub mod format_error;
 pub mod index;
 pub mod names;
+pub mod read_plan;
 pub mod roll;
 #[cfg(test)]
 mod test_batch;
