@@ -153,6 +153,11 @@ impl<'a> Reader<'a> {
         len64(self.bytes)
     }
 
+    /// What has not been read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     pub(super) fn take(&mut self, n: u64, field: &'static str) -> Result<&'a [u8], DecodeError> {
         match self.bytes.split_at_checked(to_usize(n)) {
             Some((head, rest)) => {
@@ -172,6 +177,10 @@ impl<'a> Reader<'a> {
         Err(DecodeError::PastFrame { field, need, left: self.left() })
     }
 
+    pub(super) fn i8(&mut self, field: &'static str) -> Result<i8, DecodeError> {
+        self.array(field).map(i8::from_be_bytes)
+    }
+
     pub(super) fn i16(&mut self, field: &'static str) -> Result<i16, DecodeError> {
         self.array(field).map(i16::from_be_bytes)
     }
@@ -182,6 +191,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn i64(&mut self, field: &'static str) -> Result<i64, DecodeError> {
         self.array(field).map(i64::from_be_bytes)
+    }
+
+    pub(super) fn u128(&mut self, field: &'static str) -> Result<u128, DecodeError> {
+        self.array(field).map(u128::from_be_bytes)
     }
 
     pub(super) fn varint(&mut self, field: &'static str) -> Result<u32, DecodeError> {

@@ -1,0 +1,67 @@
+//! Requests and responses as frames: size, header, body.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::RequestHeader;
+use kafka_protocol::protocol::{Encodable, Request, StrBytes};
+
+use super::wire::{DecodeError, Reader};
+
+/// A request that cannot be written. Only a text that is too long for its field
+/// gets here; everything else is chosen by this crate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("request with API key {api_key} cannot be written as version {version}: {reason}")]
+pub struct EncodeError {
+    /// Key of the API.
+    pub api_key: i16,
+    /// Version that it was to be written as.
+    pub version: i16,
+    /// What the encoder says.
+    pub reason: String,
+}
+
+/// What a request carries beside its content.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestId<'a> {
+    /// Comes back with the response.
+    pub correlation_id: i32,
+    /// Who asks: what operators put quotas on.
+    pub client_id: &'a str,
+}
+
+/// A whole request: 4-byte size, header of the version that the API asks for, body.
+pub(super) fn encode_request<R: Request>(
+    id: RequestId<'_>,
+    version: i16,
+    request: &R,
+) -> Result<Bytes, EncodeError> {
+    let header = RequestHeader::default()
+        .with_request_api_key(R::KEY)
+        .with_request_api_version(version)
+        .with_correlation_id(id.correlation_id)
+        .with_client_id(Some(StrBytes::from_string(id.client_id.to_owned())));
+    let refused = |reason: String| EncodeError { api_key: R::KEY, version, reason };
+
+    let mut frame = BytesMut::new();
+    frame.put_i32(0);
+    header.encode(&mut frame, R::header_version(version)).map_err(|e| refused(e.to_string()))?;
+    request.encode(&mut frame, version).map_err(|e| refused(e.to_string()))?;
+    let size = i32::try_from(frame.len() - 4)
+        .map_err(|_| refused(format!("{} bytes are too many", frame.len())))?;
+    frame[..4].copy_from_slice(&size.to_be_bytes());
+    Ok(frame.freeze())
+}
+
+/// Divides a response, without its 4-byte size, into correlation ID and body.
+/// `flexible_header` says whether tagged fields follow the ID.
+///
+/// # Errors
+///
+/// [`DecodeError::PastFrame`] if it ends before its body.
+pub fn split_response(frame: &[u8], flexible_header: bool) -> Result<(i32, &[u8]), DecodeError> {
+    let mut reader = Reader::new(frame);
+    let correlation_id = reader.i32("correlation_id")?;
+    if flexible_header {
+        reader.skip_tagged("tagged fields of the header")?;
+    }
+    Ok((correlation_id, reader.rest()))
+}
