@@ -3,3 +3,4 @@
 
 pub mod disk;
 pub mod ring;
+pub mod shard;

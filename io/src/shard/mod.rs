@@ -1,0 +1,3 @@
+//! Shards: threads that own partitions and share nothing.
+
+pub mod executor;
