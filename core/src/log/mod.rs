@@ -11,8 +11,11 @@ pub mod format_error;
 pub mod index;
 pub mod names;
 pub mod read_plan;
+pub mod producer_snapshot;
+pub mod producer_state;
 pub mod roll;
 #[cfg(test)]
 mod test_batch;
+pub mod txn_index;
 
 pub use format_error::{FileKind, FormatError};
