@@ -92,6 +92,16 @@ pub enum FormatError {
         /// Position of the first bad byte, from 0.
         at: u64,
     },
+    /// A value of a properties file is none.
+    #[error("{file}: want {expected}, got {got:?}")]
+    Value {
+        /// Which file.
+        file: FileKind,
+        /// What it must be.
+        expected: &'static str,
+        /// Start of the value.
+        got: Box<str>,
+    },
     /// A needed key is not in a properties file.
     #[error("{file}: key {key} is missing")]
     MissingKey {

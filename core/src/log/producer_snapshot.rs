@@ -41,6 +41,10 @@ pub struct SnapshotEntry {
 
 /// Bytes of a snapshot file. Kafka writes entries in no order; here they keep
 /// the order given, so that equal states make equal files.
+///
+/// # Panics
+///
+/// For more entries than an `i32` can count, which is more than memory holds.
 pub fn encode(entries: &[SnapshotEntry]) -> Vec<u8> {
     let mut body = Vec::with_capacity(HEAD_BYTES + entries.len() * ENTRY_BYTES);
     let number = i32::try_from(entries.len()).unwrap_or(i32::MAX);
