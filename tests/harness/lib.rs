@@ -1,1 +1,3 @@
-//! Harness.
+//! What tests of more than one module share: real Kafka.
+
+pub mod kafka;
