@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn data() -> Vec<u8> {
-        (0..200_000_u32).map(|i| u8::try_from(i * i % 251).unwrap()).collect()
+        (0..200_000_u64).map(|i| u8::try_from(i * i % 251).unwrap()).collect()
     }
 
     #[test]
