@@ -101,8 +101,20 @@ impl SlotPool {
         Some(Slot::new(class))
     }
 
-    /// Takes a slot back.
+    /// A slot even if the budget is lent out, for bytes that are already here.
+    pub fn take_over_budget(&mut self, class: SlotClass) -> Slot {
+        self.take(class).unwrap_or_else(|| {
+            self.allocated_bytes += class.bytes();
+            Slot::new(class)
+        })
+    }
+
+    /// Takes a slot back; one beyond the budget is freed.
     pub fn give(&mut self, slot: Slot) {
+        if self.allocated_bytes > self.budget_bytes {
+            self.allocated_bytes -= slot.class.bytes();
+            return;
+        }
         self.free(slot.class).push(slot);
     }
 

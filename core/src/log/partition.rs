@@ -1,0 +1,742 @@
+//! The log of one partition on the data path: takes verified batches from a Fetch
+//! response, brings them to the disk, and moves its offsets when they are there.
+//!
+//! Three ends, each at or before the one above it:
+//!
+//! * `accepted`: batches that were verified; fetching goes on from here;
+//! * `log_end`: batches whose writes are complete, contiguously; readers, indexes,
+//!   epochs and producer state go so far;
+//! * `recovery_point`: what is durable; recovery after a crash scans from here.
+//!
+//! Invariant: nothing unverified is ever below the log end offset. Bytes may be
+//! written ahead of their verification (a batch larger than a slot), but they lie
+//! behind it and are overwritten if they turn out to be bad.
+//!
+//! The log is a value: it may be moved to another shard while it [is
+//! quiet](PartitionLog::is_quiet). Opening, truncation and repair are
+//! [`recovery`](super::recovery)'s, off the data path.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::LogConfig;
+use super::cx::LogCx;
+use super::disk::{DiskAction, DiskError, DiskOutcome, LogPath, OpId};
+use super::epoch_cache::EpochCache;
+use super::failure::{LogFailure, RunError};
+use super::names::{self, SegmentFileKind, SegmentFileName};
+use super::producer_snapshot;
+use super::producer_state::ProducerState;
+use super::roll;
+use super::run::Run;
+use super::segment::{LiveSegment, RecoveredSegment};
+use crate::records::BatchMeta;
+use crate::time::Tick;
+use crate::types::{LeaderEpoch, Offset};
+
+/// A segment that is complete: it only shrinks from the front, by deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealedSegment {
+    /// First offset it may hold.
+    pub base: Offset,
+    /// Length of its `.log`.
+    pub size_bytes: u64,
+}
+
+/// What recovery hands over: a log at rest.
+#[derive(Debug)]
+pub struct RecoveredLog {
+    /// `topic-partition`.
+    pub dir: Arc<str>,
+    /// Roll and index settings.
+    pub config: LogConfig,
+    /// First offset that readers see.
+    pub log_start: Offset,
+    /// Next offset to be written.
+    pub log_end: Offset,
+    /// Durable up to here.
+    pub recovery_point: Offset,
+    /// All segments but the last, in order.
+    pub sealed: Vec<SealedSegment>,
+    /// The last one; `None` for a log without files.
+    pub active: Option<RecoveredSegment>,
+    /// Epochs of the batches; its checkpoint file says the same.
+    pub epochs: EpochCache,
+    /// Producers and open transactions at `log_end`.
+    pub producers: ProducerState,
+}
+
+/// Largest relative offset that an index entry holds.
+const INT32_MAX: u64 = 0x7fff_ffff;
+
+#[derive(Debug)]
+struct PendingBatch {
+    /// Sequence number of its segment.
+    segment: u64,
+    /// Where it ends in the segment's file.
+    end: u64,
+    meta: BatchMeta,
+}
+
+/// What is to be done with a batch.
+enum Judgement {
+    Accept,
+    Roll,
+    Skip,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct PartitionLog {
+    dir: Arc<str>,
+    config: LogConfig,
+    log_start: Offset,
+    log_end: Offset,
+    accepted: Offset,
+    accepted_epoch: LeaderEpoch,
+    recovery_point: Offset,
+    sealed: Vec<SealedSegment>,
+    live: VecDeque<LiveSegment>,
+    /// Sequence number of the first live segment.
+    live_first: u64,
+    pending: VecDeque<PendingBatch>,
+    epochs: EpochCache,
+    /// First offset whose epoch is not in the checkpoint file yet.
+    epochs_dirty_from: Option<Offset>,
+    /// The same for what is being written to it.
+    epochs_saving: Option<(OpId, Offset)>,
+    producers: ProducerState,
+    run: Option<Run>,
+    epoch_limit: LeaderEpoch,
+    side_ops: Vec<OpId>,
+    failure: Option<LogFailure>,
+    closing: bool,
+    /// Last time a run began.
+    used_at: Tick,
+}
+
+impl PartitionLog {
+    /// The log as recovery found it.
+    pub fn new(recovered: RecoveredLog) -> Self {
+        let RecoveredLog {
+            dir,
+            config,
+            log_start,
+            log_end,
+            recovery_point,
+            sealed,
+            active,
+            epochs,
+            producers,
+        } = recovered;
+        let accepted_epoch = epochs.latest().map_or(LeaderEpoch::NONE, |entry| entry.epoch);
+        let live = active
+            .map(|active| LiveSegment::recovered(Arc::clone(&dir), active, log_end))
+            .into_iter()
+            .collect();
+        Self {
+            dir,
+            config,
+            log_start,
+            log_end,
+            accepted: log_end,
+            accepted_epoch,
+            recovery_point,
+            sealed,
+            live,
+            live_first: 0,
+            pending: VecDeque::new(),
+            epochs,
+            epochs_dirty_from: None,
+            epochs_saving: None,
+            producers,
+            run: None,
+            epoch_limit: LeaderEpoch::NONE,
+            side_ops: Vec::new(),
+            failure: None,
+            closing: false,
+            used_at: Tick::ZERO,
+        }
+    }
+
+    /// `topic-partition`.
+    pub fn dir(&self) -> &Arc<str> {
+        &self.dir
+    }
+
+    /// First offset that readers see, inclusive.
+    pub fn log_start_offset(&self) -> Offset {
+        self.log_start
+    }
+
+    /// Next offset to be written; everything below is in the files.
+    pub fn log_end_offset(&self) -> Offset {
+        self.log_end
+    }
+
+    /// Where fetching goes on: verified, perhaps still on its way to the file.
+    pub fn fetch_offset(&self) -> Offset {
+        self.accepted
+    }
+
+    /// Epoch of the batch before [`Self::fetch_offset`]; [`LeaderEpoch::NONE`] if there is none.
+    pub fn last_fetched_epoch(&self) -> LeaderEpoch {
+        self.accepted_epoch
+    }
+
+    /// Everything below is durable, epochs included. What recovery may trust.
+    pub fn recovery_point(&self) -> Offset {
+        let saving = self.epochs_saving.map(|(_, from)| from);
+        [self.epochs_dirty_from, saving]
+            .into_iter()
+            .flatten()
+            .fold(self.recovery_point, Offset::min)
+    }
+
+    /// End of what a read_committed reader sees: the first open transaction, or the log end.
+    pub fn last_stable_offset(&self) -> Offset {
+        self.producers.last_stable_offset(self.log_end)
+    }
+
+    /// Epochs of what lies below the log end offset.
+    pub fn epochs(&self) -> &EpochCache {
+        &self.epochs
+    }
+
+    /// Whether nothing was ever written, or everything was trimmed away.
+    pub fn is_empty(&self) -> bool {
+        self.log_start == self.accepted
+            && self.live.iter().all(|live| live.accepted_end == 0)
+            && self.sealed.is_empty()
+    }
+
+    /// Why it takes no more appends; it has to be opened again once it is quiet.
+    pub fn failure(&self) -> Option<LogFailure> {
+        self.failure
+    }
+
+    /// Nothing of it is under way on disk, and no run is being received.
+    pub fn is_quiet(&self) -> bool {
+        self.run.is_none()
+            && self.side_ops.is_empty()
+            && self.epochs_saving.is_none()
+            && self.live.iter().all(LiveSegment::is_quiet)
+    }
+
+    /// Whether [`Self::begin_close`] has been carried out to its end.
+    pub fn is_closed(&self) -> bool {
+        self.closing && self.failure.is_none() && self.live.is_empty() && self.is_quiet()
+    }
+
+    /// Whether a `.log` file is open, and since when it has not been used.
+    pub fn open_since(&self) -> Option<Tick> {
+        self.live.iter().any(LiveSegment::holds_file).then_some(self.used_at)
+    }
+
+    /// Bytes of record batches in all its segments, up to the log end offset.
+    pub fn size_bytes(&self) -> u64 {
+        self.sealed.iter().map(|sealed| sealed.size_bytes).sum::<u64>()
+            + self.live.iter().map(|live| live.committed_end).sum::<u64>()
+    }
+
+    /// An empty log starts at `offset`.
+    ///
+    /// # Panics
+    /// If the log holds records: they would be cut off from what follows.
+    pub fn start_at(&mut self, offset: Offset) {
+        assert!(self.is_empty() && self.pending.is_empty(), "only an empty log is moved");
+        if self.live.is_empty() {
+            self.log_start = offset;
+            self.log_end = offset;
+            self.accepted = offset;
+            self.recovery_point = offset;
+        }
+    }
+
+    /// Expects `bytes` of record batches. Batches of epochs above `epoch_limit` are
+    /// refused ([`LeaderEpoch::NONE`]: no limit is known).
+    ///
+    /// # Panics
+    /// If a run is under way, or the log has failed or is closing.
+    pub fn begin_run(&mut self, bytes: u64, epoch_limit: LeaderEpoch, cx: &mut LogCx<'_>) {
+        assert!(self.takes_runs(), "a run begins on an open log");
+        self.used_at = cx.now;
+        self.epoch_limit = epoch_limit;
+        let at = self.live.back().map_or(0, |live| live.accepted_end);
+        if let Some(live) = self.live.back_mut() {
+            live.prepare(bytes, cx);
+        }
+        self.run = Some(Run::new(bytes, at, cx));
+    }
+
+    /// Whether [`Self::begin_run`] may be called.
+    pub fn takes_runs(&self) -> bool {
+        self.run.is_none() && self.failure.is_none() && !self.closing
+    }
+
+    /// Record bytes of the run that the source still sends; 0 without a run.
+    pub fn run_left(&self) -> u64 {
+        self.run.as_ref().map_or(0, |run| run.left)
+    }
+
+    /// Where the next bytes of the run belong, never empty. `None` while the log waits
+    /// for a buffer or for its file: try again after the next completion.
+    pub fn read_buffer(&mut self, cx: &mut LogCx<'_>) -> Option<&mut [u8]> {
+        let run = self.run.as_mut()?;
+        run.take_slot(self.live.back(), cx)?;
+        run.free_bytes()
+    }
+
+    /// The first `n` bytes of [`Self::read_buffer`] have been received.
+    ///
+    /// # Errors
+    /// [`RunError`] ends the run: the caller discards what the source still sends of it.
+    ///
+    /// # Panics
+    /// Without a run, or if `n` is more than was offered.
+    pub fn received(&mut self, n: usize, cx: &mut LogCx<'_>) -> Result<(), RunError> {
+        assert!(self.run.is_some(), "bytes belong to a run");
+        let from = self.run.as_mut().map_or(0, |run| run.advance(n, cx.now));
+        let outcome = self.walk(from, cx);
+        let (left, full) = self.run.as_ref().map_or((0, false), |run| (run.left, run.is_full()));
+        let outcome = match outcome {
+            Ok(()) if full && left > 0 => self.slot_full(cx),
+            other => other,
+        };
+        if left == 0 || outcome.is_err() {
+            self.end_run(cx);
+        }
+        self.pump(cx);
+        outcome
+    }
+
+    /// The source sends no more of the run: the connection broke. What was accepted stays.
+    pub fn abort_run(&mut self, cx: &mut LogCx<'_>) {
+        if self.run.is_some() {
+            self.end_run(cx);
+            self.pump(cx);
+        }
+    }
+
+    fn walk(&mut self, from: usize, cx: &mut LogCx<'_>) -> Result<(), RunError> {
+        let mut at = from;
+        loop {
+            let Some(run) = self.run.as_mut() else { return Ok(()) };
+            let Some((used, batch)) = run.feed(at)? else { return Ok(()) };
+            at += used;
+            let Some(meta) = batch else {
+                run.drop_skipped();
+                return Ok(());
+            };
+            let judgement = match (run.skipping, run.ahead) {
+                (true, _) => Judgement::Skip,
+                // Judged when its first part was written.
+                (false, true) => Judgement::Accept,
+                (false, false) => self.judge(&meta, cx.wall_ms)?,
+            };
+            at = match judgement {
+                Judgement::Skip => self.skip(&meta, at, cx),
+                Judgement::Accept => self.accept(meta, at, cx),
+                Judgement::Roll => {
+                    let base = roll::roll_base_offset(&meta, self.accepted);
+                    let at = self.roll(base, at, cx);
+                    self.accept(meta, at, cx)
+                }
+            };
+        }
+    }
+
+    /// Decides on a batch by its header. Before its checksum was seen, a "no" is as
+    /// final, and a "yes" only allows to write it behind the log end offset.
+    fn judge(&self, meta: &BatchMeta, wall_ms: i64) -> Result<Judgement, RunError> {
+        if meta.last_offset < self.accepted {
+            return Ok(Judgement::Skip);
+        }
+        if meta.base_offset < self.accepted && !self.is_empty() {
+            let (base_offset, last_offset) = (meta.base_offset, meta.last_offset);
+            return Err(RunError::Overlap { base_offset, last_offset, log_end: self.accepted });
+        }
+        let (base_offset, epoch) = (meta.base_offset, meta.leader_epoch);
+        if epoch.known().is_some() {
+            let known = self.epoch_limit;
+            if known.known().is_some() && epoch > known {
+                return Err(RunError::EpochAhead { base_offset, epoch, known });
+            }
+            if epoch < self.accepted_epoch {
+                let latest = self.accepted_epoch;
+                return Err(RunError::EpochGoesBack { base_offset, epoch, latest });
+            }
+        }
+        Ok(match self.live.back() {
+            Some(live) if live.must_roll(&self.config, meta, wall_ms) => Judgement::Roll,
+            _ => Judgement::Accept,
+        })
+    }
+
+    fn skip(&mut self, meta: &BatchMeta, at: usize, cx: &mut LogCx<'_>) -> usize {
+        cx.stats.bytes_discarded += u64::from(meta.size_bytes);
+        let Some(run) = self.run.as_mut() else { return at };
+        run.skipping = false;
+        let from = run.batch_index();
+        cx.stats.bytes_copied += run.cut_out(from, at);
+        from
+    }
+
+    fn accept(&mut self, meta: BatchMeta, at: usize, cx: &mut LogCx<'_>) -> usize {
+        if self.live.is_empty() {
+            // Named after the first batch if that reaches below the log start offset.
+            let base = self.log_start.min(meta.base_offset);
+            self.push_segment(base, cx);
+        }
+        let segment = self.last_segment();
+        let (Some(run), Some(live)) = (self.run.as_mut(), self.live.back_mut()) else { return at };
+        let end = run.position(at);
+        run.batch_at = end;
+        run.ahead = false;
+        live.accept(&meta, end);
+        self.accepted = meta.next_offset();
+        self.accepted_epoch = meta.leader_epoch;
+        self.pending.push_back(PendingBatch { segment, end, meta });
+        at
+    }
+
+    /// Ends the segment before the batch under way, whose bytes move to the front of a
+    /// slot of the new one. Returns the new index of what was at `at`.
+    fn roll(&mut self, base: Offset, at: usize, cx: &mut LogCx<'_>) -> usize {
+        let Some(run) = self.run.as_mut() else { return at };
+        let cut = run.batch_index();
+        let old = run.split(cut, 0, cx);
+        run.batch_at = 0;
+        if let Some(live) = self.live.back_mut() {
+            if let Some((slot, old_at)) = old {
+                live.plan(slot, old_at, cut, run.received_at);
+            }
+            live.begin_seal();
+        }
+        self.push_segment(base, cx);
+        if let Some(live) = self.live.back_mut() {
+            live.wants_snapshot = true;
+        }
+        at - cut
+    }
+
+    fn push_segment(&mut self, base: Offset, cx: &mut LogCx<'_>) {
+        let mut live = LiveSegment::new(Arc::clone(&self.dir), base, &self.config, cx.wall_ms);
+        live.prepare(self.run.as_ref().map_or(0, |run| run.total), cx);
+        self.live.push_back(live);
+    }
+
+    fn last_segment(&self) -> u64 {
+        self.live_first + u64::try_from(self.live.len()).unwrap_or(0).saturating_sub(1)
+    }
+
+    /// The slot is full and the run goes on.
+    fn slot_full(&mut self, cx: &mut LogCx<'_>) -> Result<(), RunError> {
+        let Some(run) = self.run.as_ref() else { return Ok(()) };
+        if run.walker.pending_bytes() > 0 && !run.ahead {
+            let Some(meta) = run.walker.current().copied() else {
+                self.carry_header(cx);
+                return Ok(());
+            };
+            // Judged by its header, then written ahead of its verification.
+            match self.judge(&meta, cx.wall_ms)? {
+                Judgement::Accept => self.begin_ahead(&meta, cx),
+                Judgement::Skip => {
+                    if let Some(run) = self.run.as_mut() {
+                        run.skipping = true;
+                        run.drop_skipped();
+                    }
+                    return Ok(());
+                }
+                Judgement::Roll => {
+                    // Not verified, so the batch names the segment only if it has to.
+                    let far = meta.last_offset.records_since(self.accepted) > INT32_MAX;
+                    let base = if far { meta.base_offset } else { self.accepted };
+                    let end = self.run.as_ref().map_or(0, Run::filled);
+                    self.roll(base, end, cx);
+                    return Ok(());
+                }
+            }
+        }
+        if let (Some(run), Some(live)) = (self.run.as_mut(), self.live.back_mut())
+            && let Some((slot, slot_at, len)) = run.take_full()
+        {
+            live.plan(slot, slot_at, len, run.received_at);
+            live.tail.clear();
+        }
+        Ok(())
+    }
+
+    fn begin_ahead(&mut self, meta: &BatchMeta, cx: &mut LogCx<'_>) {
+        if self.live.is_empty() {
+            self.push_segment(self.log_start.min(meta.base_offset), cx);
+        }
+        if let (Some(run), Some(live)) = (self.run.as_mut(), self.live.back()) {
+            run.begin_ahead(live.window.block_bytes());
+        }
+    }
+
+    /// The slot ends inside a batch header, so nothing is known of the batch: its first
+    /// bytes, and the block that they lie in, move to the next slot.
+    fn carry_header(&mut self, cx: &mut LogCx<'_>) {
+        let (Some(run), Some(live)) = (self.run.as_mut(), self.live.back_mut()) else { return };
+        let block = usize::try_from(live.window.block_bytes()).unwrap_or(1);
+        let keep = run.batch_index() / block * block;
+        let next_at = run.position(keep);
+        if let Some((slot, slot_at)) = run.split(keep, next_at, cx) {
+            live.plan(slot, slot_at, keep, run.received_at);
+            live.tail.clear();
+        }
+    }
+
+    fn end_run(&mut self, cx: &mut LogCx<'_>) {
+        let Some(mut run) = self.run.take() else { return };
+        cx.stats.bytes_discarded += run.walker.pending_bytes() + run.left;
+        let Some(live) = self.live.back_mut() else {
+            run.give_slot(cx);
+            return;
+        };
+        if run.ahead {
+            run.give_slot(cx);
+            live.reset_to(run.batch_at, Some(run.restart_tail), cx);
+            return;
+        }
+        let block = usize::try_from(live.window.block_bytes()).unwrap_or(1);
+        if let Some((slot, slot_at, data_len, fresh)) = run.finish() {
+            live.tail.clear();
+            live.tail.extend_from_slice(&slot.bytes()[data_len / block * block..data_len]);
+            if fresh {
+                live.plan(slot, slot_at, data_len, run.received_at);
+            } else {
+                cx.pool.give(slot);
+            }
+        }
+    }
+
+    /// Moves what has been written below the log end offset, and sends what may go.
+    pub fn pump(&mut self, cx: &mut LogCx<'_>) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.commit(cx);
+        for live in &mut self.live {
+            live.pump(cx);
+        }
+        self.close_step(cx);
+        for index in 0..self.live.len() {
+            let log_end = self.log_end;
+            if let Some(live) = self.live.get_mut(index) {
+                live.pump_seal(cx);
+                live.flush_if_due(log_end, false, cx);
+            }
+        }
+        self.retire(cx);
+        self.save_epochs(cx);
+    }
+
+    fn commit(&mut self, cx: &mut LogCx<'_>) {
+        while let Some(front) = self.pending.front() {
+            let index = usize::try_from(front.segment - self.live_first).unwrap_or(usize::MAX);
+            let Some(live) = self.live.get_mut(index) else { return };
+            if live.window.complete_to() < front.end {
+                return;
+            }
+            let Some(PendingBatch { end, meta, .. }) = self.pending.pop_front() else { return };
+            if std::mem::take(&mut live.wants_snapshot) {
+                self.producers.advance_end_offset(live.base);
+                let path = live.path(SegmentFileKind::Snapshot);
+                let bytes = producer_snapshot::encode(&self.producers.snapshot());
+                self.side_ops.push(cx.request(DiskAction::Replace { path, bytes }));
+            }
+            if self.epochs.on_batch(&meta) {
+                self.epochs_dirty_from.get_or_insert(meta.base_offset);
+            }
+            if let Some(entry) = self.producers.on_batch(&meta).and_then(|txn| txn.aborted()) {
+                if let Some(live) = self.live.get_mut(index) {
+                    live.push_aborted(&entry.encode());
+                }
+            }
+            if let Some(live) = self.live.get_mut(index) {
+                live.commit(&meta, end, cx);
+            }
+            self.log_end = meta.next_offset();
+            cx.stats.bytes_appended += u64::from(meta.size_bytes);
+            cx.stats.batches_appended += 1;
+            self.producers.on_high_watermark(self.log_end);
+        }
+    }
+
+    fn save_epochs(&mut self, cx: &mut LogCx<'_>) {
+        if self.epochs_saving.is_none() {
+            if let Some(from) = self.epochs_dirty_from.take() {
+                let path = self.own_path(names::LEADER_EPOCH_CHECKPOINT);
+                let bytes = self.epochs.encode().into_bytes();
+                let op = cx.request(DiskAction::Replace { path, bytes });
+                self.epochs_saving = Some((op, from));
+            }
+        }
+    }
+
+    /// Moves sealed segments out of the way and the recovery point on.
+    fn retire(&mut self, cx: &mut LogCx<'_>) {
+        while let Some(front) = self.live.front() {
+            self.recovery_point = self.recovery_point.max(front.synced_offset.min(self.log_end));
+            if !front.is_sealed() {
+                break;
+            }
+            let next = self.live.get(1).map_or(self.log_end, |next| next.base);
+            self.recovery_point = self.recovery_point.max(next.min(self.log_end));
+            self.sealed.push(SealedSegment { base: front.base, size_bytes: front.committed_end });
+            self.live.pop_front();
+            self.live_first += 1;
+        }
+        self.delete_below_start(cx);
+    }
+
+    /// The source's log start offset moved to `to`: this log's follows, never past its end.
+    /// Segments wholly below it are deleted.
+    pub fn advance_log_start(&mut self, to: Offset, cx: &mut LogCx<'_>) {
+        let to = to.min(self.log_end);
+        if to > self.log_start && self.failure.is_none() {
+            self.log_start = to;
+            self.producers.on_log_start(to);
+            if self.epochs.truncate_from_start(to) {
+                self.epochs_dirty_from.get_or_insert(self.log_end);
+            }
+            self.delete_below_start(cx);
+            self.save_epochs(cx);
+        }
+    }
+
+    fn delete_below_start(&mut self, cx: &mut LogCx<'_>) {
+        let wholly_below = |log: &Self| {
+            let next = match log.sealed.get(1) {
+                Some(next) => Some(next.base),
+                None => log.live.front().map(|live| live.base),
+            };
+            next.is_some_and(|next| next <= log.log_start) && !log.sealed.is_empty()
+        };
+        while wholly_below(self) {
+            let base = self.sealed.remove(0).base;
+            for kind in SegmentFileKind::ALL {
+                let path = self.own_path(&SegmentFileName::live(base, kind).to_string());
+                self.side_ops.push(cx.request(DiskAction::Remove { path }));
+            }
+        }
+    }
+
+    /// Finishes everything under way, then leaves the log as a clean stop of a broker
+    /// would: cut to its data, synced, indexes and producer snapshot complete.
+    pub fn begin_close(&mut self, cx: &mut LogCx<'_>) {
+        self.abort_run(cx);
+        self.closing = true;
+        self.pump(cx);
+    }
+
+    fn close_step(&mut self, cx: &mut LogCx<'_>) {
+        if !self.closing || !self.pending.is_empty() {
+            return;
+        }
+        if self.live.is_empty() && self.sealed.is_empty() {
+            // An empty file keeps the offset of a log that never held anything.
+            self.push_segment(self.log_end, cx);
+        }
+        let log_end = self.log_end;
+        let Some(last) = self.live.back_mut() else { return };
+        if last.begin_seal() {
+            let path = self
+                .own_path(&SegmentFileName::live(log_end, SegmentFileKind::Snapshot).to_string());
+            let bytes = producer_snapshot::encode(&self.producers.snapshot());
+            self.side_ops.push(cx.request(DiskAction::Replace { path, bytes }));
+        }
+    }
+
+    /// Gives up: releases files and buffers without finishing anything, after a failure
+    /// or on the way to another use. Wait for [`Self::is_quiet`], then recover.
+    pub fn abandon(&mut self, cx: &mut LogCx<'_>) {
+        if let Some(mut run) = self.run.take() {
+            run.give_slot(cx);
+        }
+        self.failure.get_or_insert(LogFailure { action: "append", error: DiskError::NoSpace });
+        self.pending.clear();
+        for live in &mut self.live {
+            live.abandon(cx);
+        }
+    }
+
+    /// Flushes by time. Call at [`Self::deadline`].
+    pub fn tick(&mut self, cx: &mut LogCx<'_>) {
+        self.pump(cx);
+    }
+
+    /// When [`Self::tick`] has something to do.
+    pub fn deadline(&self, flush_after: Duration) -> Tick {
+        let flush = |live: &LiveSegment| live.flush_deadline(flush_after);
+        self.live.iter().map(flush).min().unwrap_or(Tick::NEVER)
+    }
+
+    /// Takes one step towards closing an idle file: sync, cut the reserved tail, close.
+    /// `true` once no file is open. Call again after completions.
+    pub fn evict(&mut self, cx: &mut LogCx<'_>) -> bool {
+        if self.run.is_some() || self.failure.is_some() {
+            return false;
+        }
+        let log_end = self.log_end;
+        for live in &mut self.live {
+            if live.is_quiet() && live.is_synced() {
+                live.evict(cx);
+            } else {
+                live.flush_if_due(log_end, true, cx);
+            }
+        }
+        self.open_since().is_none()
+    }
+
+    /// An operation that this log asked for completed. `false` if it did not.
+    pub fn on_outcome(&mut self, outcome: DiskOutcome, cx: &mut LogCx<'_>) -> bool {
+        let id = outcome.id;
+        if let Some(index) = self.side_ops.iter().position(|&op| op == id) {
+            self.side_ops.swap_remove(index);
+            self.on_side_result(outcome.result.err(), "write of a snapshot", cx);
+            return true;
+        }
+        if self.epochs_saving.is_some_and(|(op, _)| op == id) {
+            self.epochs_saving = None;
+            self.on_side_result(outcome.result.err(), "write of the epoch checkpoint", cx);
+            return true;
+        }
+        let Some(live) = self.live.iter_mut().find(|live| live.owns(id)) else {
+            if let Some(slot) = outcome.slot {
+                cx.pool.give(slot);
+            }
+            return false;
+        };
+        match live.on_outcome(outcome, cx) {
+            Ok(()) => self.pump(cx),
+            Err(LogFailure { action, error }) => self.fail(action, error, cx),
+        }
+        true
+    }
+
+    fn on_side_result(
+        &mut self,
+        error: Option<DiskError>,
+        action: &'static str,
+        cx: &mut LogCx<'_>,
+    ) {
+        match error {
+            None => self.pump(cx),
+            Some(error) => self.fail(action, error, cx),
+        }
+    }
+
+    fn fail(&mut self, action: &'static str, error: DiskError, cx: &mut LogCx<'_>) {
+        self.failure.get_or_insert(LogFailure { action, error });
+        self.abandon(cx);
+    }
+
+    fn own_path(&self, name: &str) -> LogPath {
+        LogPath { dir: Arc::clone(&self.dir), name: name.to_owned() }
+    }
+}
