@@ -10,6 +10,7 @@ use heliostat_core::log::disk::{DiskAction, DiskDone, DiskError, DiskOp, FileId,
 use heliostat_core::log::slot::SlotClass;
 use heliostat_io::ring::{File, Ring, RingConfig, RingOp};
 
+use crate::child;
 use crate::support::{create, disk, outcomes, path, run, slot_of};
 
 const EBADF: i32 = 9;
@@ -224,4 +225,47 @@ fn a_drop_waits_until_the_kernel_is_done() {
         released.store(true, Ordering::Release);
         writer.write_all(b"end").expect("pipe takes it");
     });
+}
+
+/// The same as a disk that fills up, for a user who may not mount: a limit on file size
+/// in a second process.
+#[test]
+fn a_file_size_limit_gives_short_writes_and_then_an_error() {
+    const EFBIG: i32 = 27;
+    if let Some(dir) = child::argument() {
+        let mut disk = disk(dir.as_ref(), 8, 8);
+        let open = DiskAction::Open {
+            file: FileId(1),
+            path: path("", "file"),
+            create: true,
+            direct: false,
+        };
+        run(&mut disk, open).expect("opens");
+        let mut write = |position| {
+            let slot = slot_of(5, SlotClass::Large);
+            let len = SlotClass::Large.bytes();
+            let action = DiskAction::Write { file: FileId(1), position, slot, from: 0, len };
+            run(&mut disk, action)
+        };
+        let (first, second) = (write(0), write(512 << 10));
+        // Side files are completed by the driver, or fail as a whole.
+        let bytes = vec![1; 1 << 20];
+        let side = DiskAction::WriteAt { path: path("", "side"), position: 0, bytes, sync: false };
+        child::answer(&format!("{first:?} {second:?} {:?}", run(&mut disk, side)));
+        return;
+    }
+    let dir = tempfile::tempdir().expect("scratch");
+    let at = dir.path().display().to_string();
+    let test = "faults::a_file_size_limit_gives_short_writes_and_then_an_error";
+    // Blocks of 512 bytes in a POSIX shell, of 1024 in bash; the exact value is read back.
+    let answer = child::run(test, &at, "trap '' XFSZ; ulimit -f 1024");
+    let written = std::fs::metadata(dir.path().join("file")).expect("made").len();
+    assert!(written < 1 << 20, "the limit held: {written}");
+    let expected = format!(
+        "{:?} {:?} {:?}",
+        Ok::<_, DiskError>(DiskDone::Written(usize::try_from(written).expect("small"))),
+        Err::<DiskDone, _>(DiskError::Io(EFBIG)),
+        Err::<DiskDone, _>(DiskError::Io(EFBIG)),
+    );
+    assert_eq!(answer, expected);
 }

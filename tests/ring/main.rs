@@ -5,6 +5,8 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
 mod bell;
+mod child;
+mod cold;
 mod disk_model;
 mod faults;
 mod many;

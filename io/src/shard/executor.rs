@@ -7,10 +7,10 @@ use std::sync::mpsc::{self, SyncSender};
 
 use glommio::{
     BuilderErrorKind, ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement,
-    ReactorErrorKind,
 };
 use heliostat_core::types::ShardId;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::ring::{RingError, features_of};
 
@@ -152,9 +152,6 @@ fn announce(started: &SyncSender<()>) {
 fn explain(shard: ShardId, cpu: Option<usize>, error: GlommioError<()>) -> ExecutorError {
     let shard = shard.0;
     match error {
-        GlommioError::ReactorError(ReactorErrorKind::MemLockLimit(limit, needed)) => {
-            ExecutorError::LockedMemory { shard, limit, needed }
-        }
         GlommioError::BuilderError(BuilderErrorKind::NonExistentCpus { cpu }) => {
             ExecutorError::Cpu { shard, cpu }
         }
@@ -162,6 +159,11 @@ fn explain(shard: ShardId, cpu: Option<usize>, error: GlommioError<()>) -> Execu
             ExecutorError::Panicked { shard }
         }
         other => {
+            // glommio says this one as a sentence only.
+            let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
+            if limit < MEMLOCK_BYTES_MIN {
+                return ExecutorError::LockedMemory { shard, limit, needed: MEMLOCK_BYTES_MIN };
+            }
             // glommio passes bare errors of its rings on; our own set-up knows the reason.
             if let Err(source) = features_of() {
                 return ExecutorError::Ring { shard, source };
