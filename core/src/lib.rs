@@ -7,9 +7,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod log;
 pub mod protocol;
 pub mod records;
+pub mod select;
 pub mod serve;
 pub mod time;
 pub mod types;
