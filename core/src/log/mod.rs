@@ -16,6 +16,7 @@ pub mod producer_snapshot;
 pub mod producer_state;
 pub mod properties;
 pub mod read_plan;
+pub mod recovery;
 pub mod roll;
 mod run;
 pub mod segment;

@@ -385,9 +385,7 @@ impl PartitionLog {
 
     fn accept(&mut self, meta: BatchMeta, at: usize, cx: &mut LogCx<'_>) -> usize {
         if self.live.is_empty() {
-            // Named after the first batch if that reaches below the log start offset.
-            let base = self.log_start.min(meta.base_offset);
-            self.push_segment(base, cx);
+            self.push_first_segment(&meta, cx);
         }
         let segment = self.last_segment();
         let (Some(run), Some(live)) = (self.run.as_mut(), self.live.back_mut()) else { return at };
@@ -419,6 +417,24 @@ impl PartitionLog {
             live.wants_snapshot = true;
         }
         at - cut
+    }
+
+    /// The first segment of an empty log, named after its first batch if that reaches
+    /// below the log start offset.
+    fn push_first_segment(&mut self, first: &BatchMeta, cx: &mut LogCx<'_>) {
+        let base = self.log_start.min(first.base_offset);
+        if base != self.log_end {
+            // An empty file may have kept the offset until now.
+            for kind in [SegmentFileKind::Log, SegmentFileKind::Index, SegmentFileKind::TimeIndex] {
+                self.remove_file(self.log_end, kind, cx);
+            }
+        }
+        self.push_segment(base, cx);
+    }
+
+    fn remove_file(&mut self, base: Offset, kind: SegmentFileKind, cx: &mut LogCx<'_>) {
+        let path = self.own_path(&SegmentFileName::live(base, kind).to_string());
+        self.side_ops.push(cx.request(DiskAction::Remove { path }));
     }
 
     fn push_segment(&mut self, base: Offset, cx: &mut LogCx<'_>) {
@@ -470,7 +486,7 @@ impl PartitionLog {
 
     fn begin_ahead(&mut self, meta: &BatchMeta, cx: &mut LogCx<'_>) {
         if self.live.is_empty() {
-            self.push_segment(self.log_start.min(meta.base_offset), cx);
+            self.push_first_segment(meta, cx);
         }
         if let (Some(run), Some(live)) = (self.run.as_mut(), self.live.back()) {
             run.begin_ahead(live.window.block_bytes());
@@ -620,8 +636,7 @@ impl PartitionLog {
         while wholly_below(self) {
             let base = self.sealed.remove(0).base;
             for kind in SegmentFileKind::ALL {
-                let path = self.own_path(&SegmentFileName::live(base, kind).to_string());
-                self.side_ops.push(cx.request(DiskAction::Remove { path }));
+                self.remove_file(base, kind, cx);
             }
         }
     }
