@@ -64,7 +64,7 @@ pub enum Refusal {
 #[non_exhaustive]
 pub enum RingError {
     /// `ENOSYS`.
-    #[error("this kernel has no io_uring; Linux 5.19 or later is needed")]
+    #[error("this kernel has no io_uring; Linux 5.15 or later is needed")]
     Missing,
     /// `EPERM`.
     #[error("io_uring is forbidden: {0}")]
@@ -76,7 +76,7 @@ pub enum RingError {
     )]
     NoMemory,
     /// The kernel is too old.
-    #[error("this kernel's io_uring has no {0}; Linux 5.19 or later is needed")]
+    #[error("this kernel's io_uring has no {0}; Linux 5.15 or later is needed")]
     OpcodeMissing(&'static str),
     /// Any other failure to set up or to register the eventfd.
     #[error("io_uring setup failed")]
