@@ -14,6 +14,7 @@ pub mod fetch_stream;
 mod frame;
 mod list_offsets;
 mod metadata;
+mod session;
 mod wire;
 
 pub use api_versions::{Api, ApiRange, ApiVersions, BrokerApis, VersionError};
@@ -27,4 +28,5 @@ pub use fetch_request::{
 pub use frame::{EncodeError, RequestId, split_response};
 pub use list_offsets::{ListedOffset, OffsetAt, OffsetQuery, OffsetsRequest};
 pub use metadata::{Metadata, MetadataBroker, MetadataPartition, MetadataRequest, MetadataTopic};
+pub use session::{Answered, FetchSession, HeaderOutcome, SessionRequest};
 pub use wire::DecodeError;
