@@ -1,7 +1,11 @@
-//! Actions.
+//! Actions of Heliostat: rings, sockets, segment files, the shard loop, the control thread.
+//!
+//! Decisions are [`heliostat_core`]'s; here they meet the kernel.
+
 #![deny(unsafe_code)]
 
 pub mod disk;
+pub mod net;
 pub mod preflight;
 pub mod ring;
 pub mod shard;

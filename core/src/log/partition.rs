@@ -114,6 +114,7 @@ pub struct PartitionLog {
     closing: bool,
     /// Last time a run began.
     used_at: Tick,
+    bytes_committed: u64,
 }
 
 impl PartitionLog {
@@ -157,6 +158,7 @@ impl PartitionLog {
             failure: None,
             closing: false,
             used_at: Tick::ZERO,
+            bytes_committed: 0,
         }
     }
 
@@ -234,6 +236,11 @@ impl PartitionLog {
         self.live.iter().any(LiveSegment::holds_file).then_some(self.used_at)
     }
 
+    /// Bytes that came below the log end offset since it was opened.
+    pub fn bytes_committed(&self) -> u64 {
+        self.bytes_committed
+    }
+
     /// Bytes of record batches in all its segments, up to the log end offset.
     pub fn size_bytes(&self) -> u64 {
         self.sealed.iter().map(|sealed| sealed.size_bytes).sum::<u64>()
@@ -286,6 +293,11 @@ impl PartitionLog {
         let run = self.run.as_mut()?;
         run.take_slot(self.live.back(), cx)?;
         run.free_bytes()
+    }
+
+    /// What [`Self::read_buffer`] has offered before, again.
+    pub fn offered_buffer(&mut self) -> Option<&mut [u8]> {
+        self.run.as_mut()?.free_bytes()
     }
 
     /// The first `n` bytes of [`Self::read_buffer`] have been received.
@@ -568,29 +580,30 @@ impl PartitionLog {
             if self.epochs.on_batch(&meta) {
                 self.epochs_dirty_from.get_or_insert(meta.base_offset);
             }
-            if let Some(entry) = self.producers.on_batch(&meta).and_then(|txn| txn.aborted()) {
-                if let Some(live) = self.live.get_mut(index) {
-                    live.push_aborted(&entry.encode());
-                }
+            if let Some(entry) = self.producers.on_batch(&meta).and_then(|txn| txn.aborted())
+                && let Some(live) = self.live.get_mut(index)
+            {
+                live.push_aborted(&entry.encode());
             }
             if let Some(live) = self.live.get_mut(index) {
                 live.commit(&meta, end, cx);
             }
             self.log_end = meta.next_offset();
             cx.stats.bytes_appended += u64::from(meta.size_bytes);
+            self.bytes_committed += u64::from(meta.size_bytes);
             cx.stats.batches_appended += 1;
             self.producers.on_high_watermark(self.log_end);
         }
     }
 
     fn save_epochs(&mut self, cx: &mut LogCx<'_>) {
-        if self.epochs_saving.is_none() {
-            if let Some(from) = self.epochs_dirty_from.take() {
-                let path = self.own_path(names::LEADER_EPOCH_CHECKPOINT);
-                let bytes = self.epochs.encode().into_bytes();
-                let op = cx.request(DiskAction::Replace { path, bytes });
-                self.epochs_saving = Some((op, from));
-            }
+        if self.epochs_saving.is_none()
+            && let Some(from) = self.epochs_dirty_from.take()
+        {
+            let path = self.own_path(names::LEADER_EPOCH_CHECKPOINT);
+            let bytes = self.epochs.encode().into_bytes();
+            let op = cx.request(DiskAction::Replace { path, bytes });
+            self.epochs_saving = Some((op, from));
         }
     }
 

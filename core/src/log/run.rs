@@ -126,7 +126,6 @@ impl Run {
     }
 
     /// Shows the walker what lies at `at` and behind; `None` if nothing does.
-    #[expect(clippy::type_complexity, reason = "the walker's own answer, or nothing to show it")]
     pub(super) fn feed(
         &mut self,
         at: usize,

@@ -223,8 +223,9 @@ impl LiveSegment {
     /// Whether a run may put bytes into slots: the block that they continue is known.
     pub(super) fn takes_bytes(&self) -> bool {
         match self.file {
-            FileState::Opening { direct, .. } => !direct || self.tail_known,
-            FileState::Open { direct, .. } => !direct || self.tail_known,
+            FileState::Opening { direct, .. } | FileState::Open { direct, .. } => {
+                !direct || self.tail_known
+            }
             FileState::ReadingTail { .. } | FileState::Closed => false,
         }
     }

@@ -21,6 +21,31 @@ const FALLBACK_INTERVAL: Duration = Duration::from_millis(1);
 /// An eventfd is read eight bytes at a time.
 const COUNT_BYTES: usize = 8;
 
+/// An eventfd of another thread, to be awaited on this shard's executor. The eventfd
+/// blocks when read.
+#[derive(Debug)]
+pub struct EventfdBell {
+    bell: Rc<Bell>,
+    /// Ends with this value.
+    _task: glommio::Task<()>,
+}
+
+impl EventfdBell {
+    /// Watches `eventfd` from now on.
+    pub fn new(eventfd: OwnedFd) -> Self {
+        let bell = Rc::new(Bell::default());
+        let task = spawn(Rc::clone(&bell), eventfd);
+        Self { bell, _task: task }
+    }
+
+    /// Resolves once it was written to since the last call. Call before looking for what
+    /// the other thread left.
+    pub async fn rung(&self) {
+        Rung::new(Rc::clone(&self.bell)).await;
+        self.bell.silence();
+    }
+}
+
 /// Says whether completions may wait to be reaped.
 #[derive(Debug, Default)]
 pub(super) struct Bell {

@@ -22,7 +22,7 @@ mod setup;
 mod slab;
 mod uring;
 
-pub use bell::Rung;
+pub use bell::{EventfdBell, Rung};
 pub use op::{Completion, File, RingOp, RingReply};
 pub use setup::{Refusal, RingConfig, RingError, RingFeatures, features_of};
 pub use uring::Ring;

@@ -1,3 +1,6 @@
 //! Shards: threads that own partitions and share nothing.
 
 pub mod executor;
+pub mod mailbox;
+pub mod run;
+pub mod snapshot;

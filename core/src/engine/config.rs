@@ -1,0 +1,72 @@
+//! Settings and limits of a shard.
+
+use std::time::Duration;
+
+use crate::log::cx::AppendLimits;
+use crate::protocol::fetch_stream::FetchLimits;
+
+/// Settings of one shard. Every value is a limit.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// Client ID of every connection, on which operators put source quotas.
+    pub client_id: String,
+    /// Bytes of all receive buffers together.
+    pub buffer_bytes: usize,
+    /// Settings of the append path.
+    pub append: AppendLimits,
+    /// Bytes that may be preallocated beyond the data of all logs together.
+    pub preallocate_bytes: u64,
+    /// Limits that Fetch responses are held to.
+    pub fetch_limits: FetchLimits,
+    /// `mirror.fetch.wait.max.ms`: longest wait of a broker for new data.
+    pub fetch_wait: Duration,
+    /// `mirror.fetch.min.bytes`
+    pub fetch_min_bytes: u32,
+    /// `mirror.fetch.max.bytes`: of one response.
+    pub fetch_max_bytes: u32,
+    /// `mirror.max.partition.fetch.bytes`: of one partition in one response.
+    pub partition_max_bytes: u32,
+    /// Connections to one broker for partitions that are behind.
+    pub busy_connections: usize,
+    /// Connect and handshake, each.
+    pub connect_timeout: Duration,
+    /// Without a byte of an answer for so long, beyond the broker's wait, a connection is dead.
+    pub request_timeout: Duration,
+    /// First and longest wait after a failure.
+    pub backoff: (Duration, Duration),
+    /// Refused or unknown answers of a partition before it is returned.
+    pub attempts_max: u32,
+    /// `.log` files that may be open at once.
+    pub open_files_max: usize,
+    /// An open file that was idle for so long is closed and its reserve given back.
+    pub idle_close_after: Duration,
+    /// A partition without new data for so long moves to the connection for long polls.
+    pub idle_move_after: Duration,
+    /// Time between two reports of progress.
+    pub report_every: Duration,
+}
+
+impl Default for ShardConfig {
+    fn default() -> Self {
+        Self {
+            client_id: "heliostat".to_owned(),
+            buffer_bytes: 32 << 20,
+            append: AppendLimits::default(),
+            preallocate_bytes: 1 << 30,
+            fetch_limits: FetchLimits::default(),
+            fetch_wait: Duration::from_millis(500),
+            fetch_min_bytes: 1,
+            fetch_max_bytes: 55 << 20,
+            partition_max_bytes: 8 << 20,
+            busy_connections: 2,
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            backoff: (Duration::from_millis(100), Duration::from_secs(10)),
+            attempts_max: 5,
+            open_files_max: 1024,
+            idle_close_after: Duration::from_secs(60),
+            idle_move_after: Duration::from_secs(5),
+            report_every: Duration::from_millis(250),
+        }
+    }
+}

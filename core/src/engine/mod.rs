@@ -1,0 +1,14 @@
+//! One shard of the engine as a state machine: connections, fetches, logs, throttle.
+//! The driver in `heliostat-io` and the simulation feed it events and carry out its
+//! actions.
+
+pub mod config;
+mod connection;
+pub mod message;
+mod partition;
+pub mod shard;
+pub mod throttle;
+mod timers;
+
+pub use connection::ConnectionId;
+pub use shard::{Action, Shard, ShardStats};

@@ -1,0 +1,114 @@
+//! What a shard knows of one mirrored partition.
+
+use super::message::{Leader, PartitionKey, PartitionProgress, ReturnReason, Trouble};
+use crate::fetcher::{Backoff, BackoffPolicy};
+use crate::log::partition::PartitionLog;
+use crate::protocol::TopicIdentity;
+use crate::time::Tick;
+use crate::types::{LeaderEpoch, Offset};
+
+/// Whether a partition is fetched, and if not, what it waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// In a connection's session, or about to be.
+    Fetching,
+    /// No leader is known, or its address is not.
+    AwaitingLeader,
+    /// After an error, until its back-off is over.
+    BackingOff,
+    /// On its way back to the control thread.
+    Returning(ReturnReason),
+}
+
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) key: PartitionKey,
+    pub(super) topic: TopicIdentity,
+    pub(super) index: i32,
+    pub(super) log: PartitionLog,
+    pub(super) leader: Leader,
+    pub(super) throttled: bool,
+    pub(super) status: Status,
+    /// Index of the connection whose session it is in.
+    pub(super) connection: Option<usize>,
+    pub(super) backoff: Backoff,
+    pub(super) trouble: Option<Trouble>,
+    pub(super) high_watermark: Offset,
+    pub(super) source_last_stable: Offset,
+    /// Last time records of it arrived.
+    pub(super) active_at: Tick,
+    /// In the list of partitions with something to report.
+    pub(super) dirty: bool,
+    /// A timer for its next flush is set.
+    pub(super) flush_timer: bool,
+    /// Its idle file is being closed.
+    pub(super) evicting: bool,
+    /// In the list of partitions with an open file.
+    pub(super) listed_open: bool,
+}
+
+impl Partition {
+    pub(super) fn new(add: super::message::AddPartition, policy: BackoffPolicy, now: Tick) -> Self {
+        let super::message::AddPartition { key, topic, index, log, leader, throttled } = add;
+        Self {
+            key,
+            topic,
+            index,
+            log,
+            leader,
+            throttled,
+            status: Status::AwaitingLeader,
+            connection: None,
+            backoff: Backoff::new(policy),
+            trouble: None,
+            high_watermark: Offset::NONE,
+            source_last_stable: Offset::NONE,
+            active_at: now,
+            dirty: false,
+            flush_timer: false,
+            evicting: false,
+            listed_open: false,
+        }
+    }
+
+    /// Everything that the source had when it answered last has been received.
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.high_watermark >= Offset::ZERO && self.log.fetch_offset() >= self.high_watermark
+    }
+
+    /// Closing an idle file is for partitions that stay.
+    pub(super) fn status_allows_eviction(&self) -> bool {
+        !matches!(self.status, Status::Returning(_))
+    }
+
+    /// Newer of two words about the leader: an older epoch is a stale broker's, and a
+    /// missing one does not replace a known one.
+    pub(super) fn learn_leader(&mut self, leader: Leader) -> bool {
+        let known = self.leader.epoch;
+        let newer = leader.epoch > known
+            || (leader.epoch == known && leader.broker != self.leader.broker)
+            || (leader.epoch == LeaderEpoch::NONE && leader.broker != self.leader.broker);
+        if newer {
+            let epoch = leader.epoch.max(known);
+            self.leader = Leader { broker: leader.broker, epoch };
+        }
+        newer
+    }
+
+    pub(super) fn progress(&self, now: Tick) -> PartitionProgress {
+        let since = self.backoff.failing_since().unwrap_or(now);
+        let millis = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+        PartitionProgress {
+            key: self.key,
+            log_start: self.log.log_start_offset(),
+            log_end: self.log.log_end_offset(),
+            recovery_point: self.log.recovery_point(),
+            last_stable: self.log.last_stable_offset(),
+            source_high_watermark: self.high_watermark,
+            source_last_stable: self.source_last_stable,
+            bytes_appended: self.log.bytes_committed(),
+            size_bytes: self.log.size_bytes(),
+            trouble: self.trouble.clone().map(|trouble| (trouble, millis)),
+        }
+    }
+}

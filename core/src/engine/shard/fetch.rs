@@ -1,0 +1,533 @@
+//! Fetch requests out, answers in: where received bytes go, and what an answer means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Action, Shard};
+use crate::engine::connection::{ConnectionId, Current, InFlight, Lane, Phase, RunTarget};
+use crate::engine::message::{BrokerAddress, Leader, Report, ReturnReason, Trouble};
+use crate::engine::partition::Status;
+use crate::engine::timers::Timer;
+use crate::log::failure::RunError;
+use crate::protocol::fetch_stream::{
+    FetchEvent, FetchStream, LeaderHint, NodeEndpoint, PartitionEnd, PartitionHeader,
+    ResponseHeader,
+};
+use crate::protocol::{Answered, ErrorCode, FetchPlan, HeaderOutcome, Reaction, RequestId};
+use crate::types::{LeaderEpoch, Offset};
+
+/// Most fetch latencies kept between two drains.
+const LATENCIES_MAX: usize = 4096;
+
+impl Shard {
+    /// Sends the next Fetch, if nothing is in flight and there is something to ask for.
+    pub(super) fn send_fetch(&mut self, index: usize) {
+        let (now, parked) = (self.now, self.parked || self.stopping);
+        let connection = &self.connections[index];
+        if parked || connection.in_flight.is_some() || connection.members.is_empty() {
+            return;
+        }
+        if connection.quiet_until > now {
+            let at = connection.quiet_until;
+            self.connection_timer(index, at);
+            return;
+        }
+        let mut max_bytes = self.config.fetch_max_bytes;
+        if connection.lane == Lane::Throttled {
+            match self.throttle.grant(max_bytes, now) {
+                Some(granted) => max_bytes = granted,
+                None => {
+                    if !self.throttle_timer {
+                        self.throttle_timer = true;
+                        self.timers.set(self.throttle.ready_at(now), Timer::Throttle);
+                    }
+                    return;
+                }
+            }
+        }
+        if let Err(reason) = self.choose_version(index) {
+            self.break_connection(index, &Arc::from(reason));
+            return;
+        }
+        self.send_fetch_request(index, max_bytes);
+    }
+
+    fn choose_version(&mut self, index: usize) -> Result<(), String> {
+        let connection = &mut self.connections[index];
+        let version = connection
+            .apis
+            .fetch_version(self.without_id == 0)
+            .map_err(|error| error.to_string())?;
+        if version != connection.stream.version() {
+            connection.stream = FetchStream::new(version, self.config.fetch_limits);
+            connection.session.set_version(version);
+        }
+        Ok(())
+    }
+
+    fn send_fetch_request(&mut self, index: usize, max_bytes: u32) {
+        let connection = &mut self.connections[index];
+        let request = connection.session.plan();
+        let plan = FetchPlan {
+            max_wait_ms: u32::try_from(self.config.fetch_wait.as_millis()).unwrap_or(u32::MAX),
+            min_bytes: self.config.fetch_min_bytes,
+            max_bytes,
+            session_id: request.session_id,
+            session_epoch: request.session_epoch,
+            partitions: &request.partitions,
+            forgotten: &request.forgotten,
+            rack: "",
+        };
+        let correlation_id = connection.next_correlation_id();
+        let id = RequestId { correlation_id, client_id: &self.config.client_id };
+        let bytes = match plan.encode(connection.stream.version(), id) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.break_connection(index, &Arc::from(error.to_string()));
+                return;
+            }
+        };
+        connection.in_flight = Some(InFlight { correlation_id, sent_at: self.now });
+        let patience = self.config.fetch_wait + self.config.request_timeout;
+        connection.deadline = self.now.after(patience);
+        let deadline = connection.deadline;
+        self.actions.push_back(Action::Send { connection: connection.id, bytes });
+        self.stats.fetches += 1;
+        self.connection_timer(index, deadline);
+    }
+
+    /// Where the next received bytes of a connection belong, never empty. `None` while
+    /// it has to wait: [`Action::Wake`] comes, or the connection is gone.
+    pub fn read_buffer(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
+        let connection = self.connections.get_mut(id.index)?;
+        if connection.id != id || !connection.is_open() {
+            return None;
+        }
+        let appending = match connection.run {
+            Some(RunTarget::Append(partition)) if connection.staged().is_empty() => Some(partition),
+            _ => None,
+        };
+        let Some(partition) = appending else {
+            return Some(self.connections[id.index].staging_buffer());
+        };
+        if self.has_buffer(partition) {
+            let partition = self.partitions.get_mut(partition)?.as_deref_mut()?;
+            return partition.log.offered_buffer();
+        }
+        self.stall(id.index);
+        None
+    }
+
+    fn has_buffer(&mut self, partition: usize) -> bool {
+        self.with_log(partition, |log, cx| log.read_buffer(cx).is_some()).unwrap_or(false)
+    }
+
+    fn stall(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if !connection.stalled {
+            connection.stalled = true;
+            self.stats.buffer_waits += 1;
+        }
+    }
+
+    pub(super) fn wake_stalled(&mut self) {
+        for index in 0..self.connections.len() {
+            if std::mem::take(&mut self.connections[index].stalled) {
+                self.process(index);
+                let connection = &self.connections[index];
+                if !connection.stalled && connection.is_open() {
+                    self.actions.push_back(Action::Wake { connection: connection.id });
+                }
+            }
+        }
+    }
+
+    /// The first `n` bytes of [`Self::read_buffer`] have been received.
+    pub fn on_received(&mut self, id: ConnectionId, n: usize) {
+        let Some(connection) = self.connections.get_mut(id.index) else { return };
+        if connection.id != id || n == 0 {
+            return;
+        }
+        if connection.in_flight.is_some() {
+            connection.deadline = self.now.after(self.config.request_timeout);
+        }
+        match connection.run {
+            Some(RunTarget::Append(partition)) if connection.staged().is_empty() => {
+                self.stats.record_bytes_received += u64::try_from(n).unwrap_or(0);
+                connection.stream.records_taken(u64::try_from(n).unwrap_or(0));
+                self.append(id.index, partition, n);
+            }
+            _ => connection.staging_received(n),
+        }
+        self.process(id.index);
+    }
+
+    /// `n` bytes lie in the log's buffer.
+    fn append(&mut self, index: usize, partition: usize, n: usize) {
+        let result = self.with_log(partition, |log, cx| log.received(n, cx));
+        if let Some(Err(error)) = result {
+            let connection = &mut self.connections[index];
+            connection.run = Some(RunTarget::Discard);
+            let sent_offset = connection.current.as_mut().map_or(Offset::NONE, |current| {
+                current.refused = true;
+                current.sent_offset
+            });
+            self.on_refused(partition, sent_offset, error);
+        }
+    }
+
+    /// Consumes what has been read ahead.
+    pub(super) fn process(&mut self, index: usize) {
+        loop {
+            let connection = &mut self.connections[index];
+            match connection.phase {
+                Phase::Handshake(version) => {
+                    if !self.handshake(index, version) {
+                        return;
+                    }
+                    self.drive(index);
+                }
+                Phase::Ready if connection.run.is_some() => {
+                    if !self.take_records(index) {
+                        return;
+                    }
+                }
+                Phase::Ready => {
+                    if !self.decode(index) {
+                        return;
+                    }
+                }
+                Phase::Down | Phase::Connecting => return,
+            }
+        }
+    }
+
+    /// Moves read-ahead record bytes to where they belong. `false` if it has to wait.
+    fn take_records(&mut self, index: usize) -> bool {
+        let connection = &mut self.connections[index];
+        let left = connection.stream.remaining_records();
+        if left == 0 {
+            connection.run = None;
+            return true;
+        }
+        let staged = connection.staged().len();
+        let take = staged.min(usize::try_from(left).unwrap_or(usize::MAX));
+        if take == 0 {
+            return false;
+        }
+        let taken = match connection.run {
+            Some(RunTarget::Append(partition)) => {
+                if !self.has_buffer(partition) {
+                    self.stall(index);
+                    return false;
+                }
+                let connection = &self.connections[index];
+                let log = self.partitions.get_mut(partition).and_then(Option::as_deref_mut);
+                let Some(buffer) = log.and_then(|partition| partition.log.offered_buffer()) else {
+                    return false;
+                };
+                let n = take.min(buffer.len());
+                buffer[..n].copy_from_slice(&connection.staged()[..n]);
+                self.stats.append.bytes_copied += u64::try_from(n).unwrap_or(0);
+                Some((partition, n))
+            }
+            Some(RunTarget::Discard) | None => None,
+        };
+        let n = taken.map_or(take, |(_, n)| n);
+        let n_u64 = u64::try_from(n).unwrap_or(0);
+        let connection = &mut self.connections[index];
+        connection.consume(n);
+        connection.stream.records_taken(n_u64);
+        self.stats.record_bytes_received += n_u64;
+        match taken {
+            Some((partition, n)) => self.append(index, partition, n),
+            None => self.stats.record_bytes_dropped += n_u64,
+        }
+        true
+    }
+
+    /// Decodes one step of the response. `false` if more bytes are needed.
+    fn decode(&mut self, index: usize) -> bool {
+        let (used, event) = match self.connections[index].decode() {
+            Ok(None) => return false,
+            Ok(Some(step)) => step,
+            Err(error) => {
+                let reason = format!("the broker's answer to Fetch is broken: {error}");
+                self.break_connection(index, &Arc::from(reason));
+                return false;
+            }
+        };
+        match event {
+            None => return used > 0,
+            Some(FetchEvent::Header(header)) => self.on_header(index, header),
+            Some(FetchEvent::Partition(header)) => self.on_partition(index, header),
+            Some(FetchEvent::PartitionEnd(end)) => self.on_partition_end(index, end),
+            Some(FetchEvent::End { node_endpoints }) => self.on_end(index, &node_endpoints),
+        }
+        true
+    }
+
+    fn on_header(&mut self, index: usize, header: ResponseHeader) {
+        let now = self.now;
+        let connection = &mut self.connections[index];
+        let Some(asked) = connection.in_flight else {
+            self.break_connection(index, &Arc::from("the broker answers what was not asked"));
+            return;
+        };
+        if asked.correlation_id != header.correlation_id {
+            let reason = format!(
+                "the broker answers request {}, asked was {}",
+                header.correlation_id, asked.correlation_id
+            );
+            self.break_connection(index, &Arc::from(reason));
+            return;
+        }
+        if self.stats.fetch_latencies.len() < LATENCIES_MAX {
+            self.stats.fetch_latencies.push(now.since(asked.sent_at));
+        }
+        if header.throttle_ms > 0 {
+            self.stats.broker_throttle_ms += u64::from(header.throttle_ms);
+            let until = now.after(Duration::from_millis(u64::from(header.throttle_ms)));
+            connection.quiet_until = connection.quiet_until.max(until);
+        }
+        match connection.session.on_response_header(header.error, header.session_id) {
+            HeaderOutcome::InSession | HeaderOutcome::NoSession | HeaderOutcome::Reset(_) => {}
+            HeaderOutcome::Failed(error) => {
+                let reason = format!("the broker answers Fetch with {error}");
+                self.break_connection(index, &Arc::from(reason));
+            }
+        }
+    }
+
+    fn on_partition(&mut self, index: usize, header: PartitionHeader) {
+        let session = &mut self.connections[index].session;
+        let answered = session.answered(&header.topic, header.index, header.records_bytes);
+        let (member, sent_offset) = match answered {
+            Answered::Wanted { token, sent } => (usize::try_from(token).ok(), sent.fetch_offset),
+            Answered::Unwanted | Answered::NotAsked => (None, Offset::NONE),
+        };
+        let limit = self.wanted(index, member, sent_offset, &header);
+        let bytes = header.records_bytes;
+        let target = match (limit, member) {
+            (Some(limit), Some(member)) => {
+                if self.partition(member).is_some_and(|partition| partition.throttled) {
+                    self.throttle.spend(bytes, self.now);
+                }
+                self.with_log(member, |log, cx| log.begin_run(bytes, limit, cx));
+                RunTarget::Append(member)
+            }
+            _ => RunTarget::Discard,
+        };
+        let connection = &mut self.connections[index];
+        if bytes > 0 {
+            connection.saw_run(bytes);
+            connection.run = Some(target);
+        }
+        connection.current =
+            Some(Current { partition: member, sent_offset, header, refused: false });
+    }
+
+    /// The epoch limit for records that are wanted; `None` if they are to be dropped:
+    /// not asked for in this way, or the log cannot take them now.
+    fn wanted(
+        &mut self,
+        index: usize,
+        member: Option<usize>,
+        sent_offset: Offset,
+        header: &PartitionHeader,
+    ) -> Option<LeaderEpoch> {
+        let partition = self.partition(member?)?;
+        let fits = partition.connection == Some(index)
+            && partition.status == Status::Fetching
+            && sent_offset == partition.log.fetch_offset()
+            && partition.log.takes_runs();
+        (fits && header.error.is_none() && header.records_bytes > 0)
+            .then_some(partition.leader.epoch)
+    }
+
+    fn on_partition_end(&mut self, index: usize, end: PartitionEnd) {
+        let Some(current) = self.connections[index].current.take() else { return };
+        let Current { partition: Some(member), header, refused, .. } = current else { return };
+        let Some(partition) = self.partition(member) else { return };
+        if partition.connection != Some(index) || partition.status != Status::Fetching {
+            return;
+        }
+        if !header.error.is_none() {
+            self.on_error(index, member, header.error, end.current_leader);
+            return;
+        }
+        if let Some(diverging) = end.diverging_epoch {
+            self.begin_return(member, ReturnReason::Diverged(diverging));
+            return;
+        }
+        if refused {
+            return;
+        }
+        self.on_fetched(index, member, &header);
+    }
+
+    fn on_fetched(&mut self, index: usize, member: usize, header: &PartitionHeader) {
+        let now = self.now;
+        let Some(partition) = self.partition(member) else { return };
+        if header.high_watermark >= Offset::ZERO {
+            partition.high_watermark = header.high_watermark;
+        }
+        // A leader change may take it back; readers were promised the largest one.
+        partition.source_last_stable = partition.source_last_stable.max(header.last_stable_offset);
+        if partition.trouble.take().is_some() || partition.backoff.attempts() > 0 {
+            partition.backoff.succeeded();
+        }
+        let got_records = header.records_bytes > 0;
+        if got_records {
+            partition.active_at = now;
+        }
+        let idle = partition.is_caught_up() && !got_records;
+        let behind = !partition.is_caught_up()
+            && header.records_bytes >= u64::from(self.config.partition_max_bytes / 2);
+        let log_start = header.log_start_offset;
+        self.with_log(member, |log, cx| log.advance_log_start(log_start, cx));
+        self.mark_dirty(member);
+        self.set_position(member);
+        let connection = &mut self.connections[index];
+        if connection.backoff.attempts() > 0 {
+            connection.backoff.succeeded();
+            connection.down_reason = None;
+        }
+        let lane = connection.lane;
+        match lane {
+            // Nothing has arrived yet for a partition without data: it never was busy.
+            Lane::Busy(_) if idle && !self.was_active(member) => self.change_lane(member),
+            Lane::Tail if behind => self.change_lane(member),
+            Lane::Busy(_) | Lane::Tail | Lane::Throttled => {}
+        }
+    }
+
+    fn was_active(&mut self, member: usize) -> bool {
+        let (now, after) = (self.now, self.config.idle_move_after);
+        self.partition(member).is_some_and(|partition| {
+            partition.log.bytes_committed() > 0 && now.since(partition.active_at) < after
+        })
+    }
+
+    fn change_lane(&mut self, member: usize) {
+        self.delist(member);
+        self.resume(member);
+    }
+
+    /// Busy partitions that have gone quiet move to the long polls.
+    pub(super) fn move_idle(&mut self) {
+        for index in 0..self.connections.len() {
+            if !matches!(self.connections[index].lane, Lane::Busy(_)) {
+                continue;
+            }
+            let members: Vec<usize> = self.connections[index].members.iter().copied().collect();
+            for member in members {
+                let caught_up = self.partition(member).is_some_and(|p| p.is_caught_up());
+                if caught_up && !self.was_active(member) {
+                    self.change_lane(member);
+                }
+            }
+        }
+    }
+
+    fn on_error(
+        &mut self,
+        index: usize,
+        member: usize,
+        error: ErrorCode,
+        hint: Option<LeaderHint>,
+    ) {
+        let attempts_max = self.config.attempts_max;
+        let Some(partition) = self.partition(member) else { return };
+        let tries = partition.backoff.attempts() + 1;
+        let fetch_offset = partition.log.fetch_offset();
+        match error.reaction() {
+            Reaction::LeaderMoved | Reaction::FencedEpoch | Reaction::RefreshMetadata => {
+                if let Some(hint) = hint {
+                    self.connections[index].moves.push((member, hint));
+                }
+                self.back_off(member, Trouble::Source(error));
+                self.want_metadata();
+            }
+            Reaction::OffsetOutOfRange => {
+                self.begin_return(member, ReturnReason::OutOfRange { fetch_offset });
+            }
+            Reaction::UnknownTopic if tries >= attempts_max => {
+                self.begin_return(member, ReturnReason::UnknownTopic(error));
+            }
+            Reaction::UnknownTopic => {
+                self.back_off(member, Trouble::Source(error));
+                self.want_metadata();
+            }
+            Reaction::Corrupt if tries >= attempts_max => {
+                self.begin_return(member, ReturnReason::Fatal(error));
+            }
+            Reaction::TooOld | Reaction::Fatal => {
+                self.begin_return(member, ReturnReason::Fatal(error));
+            }
+            Reaction::Retry
+            | Reaction::Unauthorized
+            | Reaction::Corrupt
+            | Reaction::SessionReset(_)
+            | Reaction::Proceed => self.back_off(member, Trouble::Source(error)),
+        }
+    }
+
+    fn on_refused(&mut self, member: usize, sent_offset: Offset, error: RunError) {
+        let attempts_max = self.config.attempts_max;
+        let Some(partition) = self.partition(member) else { return };
+        let key = partition.key;
+        // Progress before the refusal makes it a new matter.
+        if partition.log.fetch_offset() != sent_offset {
+            partition.backoff.succeeded();
+        }
+        let tries = partition.backoff.attempts() + 1;
+        match error {
+            RunError::EpochAhead { .. } => {
+                self.back_off(member, Trouble::Refused(error));
+                self.want_metadata();
+            }
+            RunError::Record(_) if tries < attempts_max => {
+                self.actions.push_back(Action::Report(Report::BadBatch { key, error }));
+                self.back_off(member, Trouble::Refused(error));
+            }
+            RunError::Record(_) | RunError::EpochGoesBack { .. } | RunError::Overlap { .. } => {
+                self.begin_return(member, ReturnReason::Refused(error));
+            }
+        }
+    }
+
+    fn on_end(&mut self, index: usize, endpoints: &[NodeEndpoint]) {
+        let connection = &mut self.connections[index];
+        connection.in_flight = None;
+        let moves = std::mem::take(&mut connection.moves);
+        for (member, hint) in moves {
+            self.follow_hint(member, hint, endpoints);
+        }
+        self.drive(index);
+    }
+
+    /// A broker named another leader, and perhaps where it is.
+    fn follow_hint(&mut self, member: usize, hint: LeaderHint, endpoints: &[NodeEndpoint]) {
+        if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.node == hint.leader)
+            && !self.brokers.contains_key(&hint.leader)
+        {
+            self.know_broker(BrokerAddress {
+                id: endpoint.node,
+                host: Arc::from(endpoint.host.as_str()),
+                port: endpoint.port,
+            });
+        }
+        let known = self.brokers.contains_key(&hint.leader);
+        let leader = Leader { broker: hint.leader, epoch: hint.epoch };
+        let Some(partition) = self.partition(member) else { return };
+        if partition.learn_leader(leader) {
+            let key = partition.key;
+            self.actions.push_back(Action::Report(Report::LeaderHint { key, leader }));
+            // The new leader has not failed yet: no back-off from the old one's answer.
+            if known && self.partition(member).is_some_and(|p| p.status == Status::BackingOff) {
+                self.resume(member);
+            }
+        }
+    }
+}
