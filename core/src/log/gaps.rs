@@ -204,7 +204,7 @@ mod tests {
         bytes += &LINE[..30];
         let it = GapFile::decode(bytes.as_bytes()).unwrap();
         assert_eq!(it.records, [record()]);
-        assert_eq!((it.valid_bytes, it.torn_bytes), (valid as u64, 30));
+        assert_eq!((it.valid_bytes, it.torn_bytes), (count(valid), 30));
         // Even one that lacks its line feed only: its reason may go on.
         let it = GapFile::decode((header() + LINE.trim_end()).as_bytes()).unwrap();
         assert_eq!(it.records, []);
@@ -280,7 +280,7 @@ mod tests {
             let it = GapFile::decode(&bytes[..cut]).unwrap();
             let whole = ends.iter().filter(|end| **end <= cut).count().saturating_sub(1);
             prop_assert_eq!(&it.records[..], &records[..whole]);
-            prop_assert_eq!(it.valid_bytes + it.torn_bytes, cut as u64);
+            prop_assert_eq!(it.valid_bytes + it.torn_bytes, count(cut));
         }
 
         #[test]

@@ -9,6 +9,8 @@ pub mod failure;
 pub mod format_error;
 pub mod gaps;
 pub mod index;
+#[cfg(test)]
+mod kafka_files;
 pub mod meta_properties;
 pub mod names;
 pub mod partition;
