@@ -11,6 +11,7 @@ pub mod config;
 pub mod engine;
 pub mod fetcher;
 pub mod log;
+pub mod mirror;
 pub mod protocol;
 pub mod records;
 pub mod select;

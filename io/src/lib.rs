@@ -9,3 +9,4 @@ pub mod net;
 pub mod preflight;
 pub mod ring;
 pub mod shard;
+pub mod source_client;
