@@ -6,6 +6,7 @@
 
 pub mod disk;
 pub mod net;
+pub mod listener;
 pub mod preflight;
 pub mod ring;
 pub mod shard;

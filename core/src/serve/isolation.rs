@@ -28,6 +28,8 @@ pub struct AbortedTxn {
     pub first_offset: Offset,
     /// Offset of the abort marker.
     pub last_offset: Offset,
+    /// Last stable offset after the abort.
+    pub last_stable: Offset,
 }
 
 /// Those of `all` that touch the offsets from `from` (inclusive) to `to`
@@ -53,6 +55,7 @@ mod tests {
             producer_id: ProducerId(7),
             first_offset: Offset(first),
             last_offset: Offset(last),
+            last_stable: Offset(last + 1),
         };
         let all = [txn(0, 9), txn(5, 10), txn(12, 30), txn(20, 21)];
         let seen = aborted_in(&all, Offset(10), Offset(20));

@@ -1,0 +1,91 @@
+//! One connection: requests in, answers out, in order.
+
+use bytes::Bytes;
+use futures_lite::AsyncWriteExt;
+use glommio::net::TcpStream;
+use heliostat_core::serve::check_request_shape;
+use kafka_protocol::messages::{
+    ApiKey, DescribeClusterRequest, DescribeConfigsRequest, FetchRequest, ListOffsetsRequest,
+    MetadataRequest, OffsetForLeaderEpochRequest,
+};
+use kafka_protocol::protocol::{Decodable, Encodable};
+
+use super::frame::{ConnectionError, Request, encode_response, read_frame, read_request};
+use super::server::Service;
+use super::{apis, configs, fetch, net, offsets};
+
+/// Serves until the peer closes, stays silent for too long, or sends what no client does.
+pub(super) async fn serve(service: &Service, mut stream: TcpStream) -> Result<(), ConnectionError> {
+    net::prepare(&stream)?;
+    let idle = service.config().connections_max_idle;
+    let socket = |error: glommio::GlommioError<()>| std::io::Error::from(error);
+    stream.set_read_timeout(Some(idle)).map_err(socket)?;
+    stream.set_write_timeout(Some(idle)).map_err(socket)?;
+    let length_max = service.config().socket_request_max_bytes;
+    while let Some(frame) = read_frame(&mut stream, length_max).await? {
+        let request = read_request(frame)?;
+        if request.api == ApiKey::Fetch {
+            check(&request)?;
+            let body = decode::<FetchRequest>(&request)?;
+            fetch::serve(service, &mut stream, &request, &body).await?;
+        } else {
+            let response = answer(service, &request)?;
+            stream.write_all(&response).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what is not served, and bodies that claim more than they hold.
+fn check(request: &Request) -> Result<(), ConnectionError> {
+    let (api, version) = (request.api, request.version);
+    let served = apis::SERVED
+        .iter()
+        .any(|(known, min, max)| *known == api && (*min..=*max).contains(&version));
+    if !served {
+        return Err(ConnectionError::Request(format!("{api:?} v{version} is not served")));
+    }
+    check_request_shape(api, version, &request.body)
+        .map_err(|error| ConnectionError::Request(error.to_string()))
+}
+
+fn decode<T: Decodable>(request: &Request) -> Result<T, ConnectionError> {
+    T::decode(&mut request.body.clone(), request.version)
+        .map_err(|error| ConnectionError::Request(error.to_string()))
+}
+
+fn encode(request: &Request, body: &impl Encodable) -> Result<Bytes, ConnectionError> {
+    encode_response(request, request.version, body)
+}
+
+fn answer(service: &Service, request: &Request) -> Result<Bytes, ConnectionError> {
+    if request.api == ApiKey::ApiVersions {
+        let (version, response) = apis::api_versions(request.version);
+        return encode_response(request, version, &response);
+    }
+    check(request)?;
+    let version = request.version;
+    match request.api {
+        ApiKey::Metadata => {
+            let body = decode::<MetadataRequest>(request)?;
+            encode(request, &apis::metadata(service, version, &body))
+        }
+        ApiKey::DescribeCluster => {
+            let body = decode::<DescribeClusterRequest>(request)?;
+            encode(request, &apis::describe_cluster(service, &body))
+        }
+        ApiKey::ListOffsets => {
+            let body = decode::<ListOffsetsRequest>(request)?;
+            encode(request, &offsets::list_offsets(service, version, &body))
+        }
+        ApiKey::OffsetForLeaderEpoch => {
+            let body = decode::<OffsetForLeaderEpochRequest>(request)?;
+            encode(request, &offsets::offset_for_leader_epoch(service, &body))
+        }
+        ApiKey::DescribeConfigs => {
+            let body = decode::<DescribeConfigsRequest>(request)?;
+            encode(request, &configs::describe(service, version, &body))
+        }
+        other => Err(ConnectionError::Request(format!("{other:?} is not served"))),
+    }
+}

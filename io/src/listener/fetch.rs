@@ -1,0 +1,236 @@
+//! Fetch: session, look, wait, layout, send.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use glommio::net::TcpStream;
+use heliostat_core::log::read_plan::ReadRequest;
+use heliostat_core::serve::{
+    CurrentLeader, FetchBudget, FetchParams, FetchRequestFacts, FetchResponseHead,
+    FetchResponseLayout, IsolationLevel, NodeEndpoint, PartitionAnswer, PartitionKey, ReadFault,
+    ServedFacts, SessionAnswer, TopicKey, WaitDecision, WaitFacts, admit_read, decide_wait,
+};
+use heliostat_core::types::{BrokerId, TopicId};
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::FetchRequest;
+use uuid::Uuid;
+
+use super::frame::{ConnectionError, Request};
+use super::hosted::{Partition, RecordsRun};
+use super::send::send_response;
+use super::server::Service;
+
+/// First version that tells the leader with an error about it.
+const VERSION_LEADER_HINTS: i16 = 16;
+
+/// What was found for all partitions of a request.
+#[derive(Default)]
+struct Found {
+    answers: Vec<PartitionAnswer>,
+    runs: HashMap<PartitionKey, RecordsRun>,
+    facts: WaitFacts,
+}
+
+/// Answers one Fetch request.
+pub(super) async fn serve(
+    service: &Service,
+    stream: &mut TcpStream,
+    request: &Request,
+    body: &FetchRequest,
+) -> Result<(), ConnectionError> {
+    let asked = FetchRequestFacts::from_wire(request.version, body);
+    let begun = service.shared.sessions().begin(service.now(), &asked);
+    let (context, partitions) = match begun {
+        Ok(begun) => begun,
+        Err(error) => return send(service, stream, request, Err(error), Found::default()).await,
+    };
+    let wait = Duration::from_millis(u64::from(asked.max_wait_ms));
+    let deadline = service.now().after(wait);
+    let min_bytes = asked.min_bytes.min(asked.max_bytes).min(service.config().fetch_max_bytes);
+    let mut found = loop {
+        let seen = service.changes.now();
+        let found = look(service, &asked, &partitions);
+        match decide_wait(found.facts, min_bytes, deadline, service.now()) {
+            WaitDecision::Answer => break found,
+            WaitDecision::WaitUntil(until) => service.changed(seen, until).await,
+        }
+    };
+    let (_, id_seed) = Uuid::new_v4().as_u64_pair();
+    let id_seed = u32::try_from(id_seed & u64::from(u32::MAX)).unwrap_or(1);
+    let session = service.shared.sessions().finish(
+        service.now(),
+        context,
+        &asked,
+        &mut found.answers,
+        id_seed,
+    );
+    let session = match session {
+        SessionAnswer::Session(id) => Ok(id),
+        SessionAnswer::Error(error) => Err(error),
+    };
+    send(service, stream, request, session, found).await
+}
+
+async fn send(
+    service: &Service,
+    stream: &mut TcpStream,
+    request: &Request,
+    session: Result<i32, ResponseError>,
+    mut found: Found,
+) -> Result<(), ConnectionError> {
+    let head = FetchResponseHead {
+        version: request.version,
+        correlation_id: request.correlation_id,
+        throttle_time_ms: 0,
+        error: session.err(),
+        session_id: session.unwrap_or(0),
+        node_endpoints: endpoints(service, &found.answers),
+    };
+    let layout = FetchResponseLayout::new(&head, &found.answers)
+        .map_err(|error| ConnectionError::Response(error.to_string()))?;
+    let runs: Vec<_> = found.answers.iter().map(|answer| found.runs.remove(&answer.key)).collect();
+    send_response(stream, &layout, &runs).await
+}
+
+/// Where the leaders listen that the answers name.
+fn endpoints(service: &Service, answers: &[PartitionAnswer]) -> Vec<NodeEndpoint> {
+    let named: Vec<BrokerId> =
+        answers.iter().filter_map(|answer| Some(answer.current_leader?.leader)).collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    service.catalog().nodes().into_iter().filter(|node| named.contains(&node.node)).collect()
+}
+
+fn look(
+    service: &Service,
+    asked: &FetchRequestFacts,
+    partitions: &[(PartitionKey, FetchParams)],
+) -> Found {
+    let mut found = Found::default();
+    let mut budget = FetchBudget::new(asked.max_bytes, service.config().fetch_max_bytes);
+    for (key, params) in partitions {
+        let answer = match find(service, key) {
+            Err(error) => PartitionAnswer::failed(key.clone(), error),
+            Ok(partition) => {
+                found.facts.readable += 1;
+                let (answer, run) = look_at(service, asked, key, params, &partition, &mut budget);
+                found.facts.urgent |= answer.error.is_some() || answer.diverging.is_some();
+                if let Some(run) = run {
+                    found.facts.bytes = found.facts.bytes.saturating_add(run.len);
+                    found.runs.insert(key.clone(), run);
+                }
+                answer
+            }
+        };
+        found.answers.push(answer);
+    }
+    found
+}
+
+fn find(service: &Service, key: &PartitionKey) -> Result<Arc<Partition>, ResponseError> {
+    let catalog = service.catalog();
+    match &key.topic {
+        TopicKey::Name(name) => {
+            catalog.partition(name, key.partition).ok_or(ResponseError::UnknownTopicOrPartition)
+        }
+        TopicKey::Id(id) => {
+            catalog.partition_by_id(*id, key.partition).ok_or_else(|| {
+                match catalog.topic_by_id(*id) {
+                    Some(_) => ResponseError::UnknownTopicOrPartition,
+                    None => ResponseError::UnknownTopicId,
+                }
+            })
+        }
+    }
+}
+
+fn look_at(
+    service: &Service,
+    asked: &FetchRequestFacts,
+    key: &PartitionKey,
+    params: &FetchParams,
+    partition: &Partition,
+    budget: &mut FetchBudget,
+) -> (PartitionAnswer, Option<RecordsRun>) {
+    let mut look = partition.look(service.config().node_id, params.fetch_offset);
+    let facts = look.facts;
+    let topic = match key.topic {
+        TopicKey::Id(id) => id,
+        TopicKey::Name(_) => TopicId::NONE,
+    };
+    let admitted =
+        admit_read(topic, params, asked.isolation, &facts, |epoch| partition.epoch_end(epoch));
+    let mut answer = standing(key, asked.isolation, &facts);
+    let bounds = match admitted {
+        Ok(bounds) => bounds,
+        Err(ReadFault::Diverging(divergence)) => {
+            answer.diverging = Some(divergence);
+            return (answer, None);
+        }
+        Err(ReadFault::Error(error)) => {
+            return (failed(asked.version, key, error, partition), None);
+        }
+    };
+    let take = budget.next(params.partition_max_bytes);
+    let request = ReadRequest {
+        from: bounds.from,
+        to: bounds.to,
+        log_end: facts.log_end,
+        bytes_max: take.bytes_max,
+        first_batch_whole: take.first_batch_whole,
+    };
+    match look.read(&request) {
+        Ok(None) => (answer, None),
+        Ok(Some(run)) => {
+            budget.took(run.len);
+            answer.records_bytes = run.len;
+            if asked.isolation == IsolationLevel::ReadCommitted {
+                answer.aborted = Some(look.aborted(&run, bounds.from));
+            }
+            (answer, Some(run))
+        }
+        Err(error) => {
+            let cause: &dyn std::error::Error = &error;
+            tracing::warn!(
+                partition = %partition.id(),
+                error = cause,
+                "fetch cannot read the log"
+            );
+            (PartitionAnswer::failed(key.clone(), ResponseError::KafkaStorageError), None)
+        }
+    }
+}
+
+/// An answer without records.
+fn standing(key: &PartitionKey, isolation: IsolationLevel, facts: &ServedFacts) -> PartitionAnswer {
+    PartitionAnswer {
+        key: key.clone(),
+        error: None,
+        high_watermark: facts.high_watermark,
+        last_stable: facts.last_stable,
+        log_start: facts.log_start,
+        diverging: None,
+        current_leader: None,
+        aborted: (isolation == IsolationLevel::ReadCommitted).then(Vec::new),
+        records_bytes: 0,
+    }
+}
+
+fn failed(
+    version: i16,
+    key: &PartitionKey,
+    error: ResponseError,
+    partition: &Partition,
+) -> PartitionAnswer {
+    let about_leader =
+        matches!(error, ResponseError::NotLeaderOrFollower | ResponseError::FencedLeaderEpoch);
+    let leadership = partition.leadership();
+    let hint = version >= VERSION_LEADER_HINTS && about_leader && leadership.leader.0 >= 0;
+    PartitionAnswer {
+        current_leader: hint
+            .then_some(CurrentLeader { leader: leadership.leader, epoch: leadership.epoch }),
+        ..PartitionAnswer::failed(key.clone(), error)
+    }
+}
