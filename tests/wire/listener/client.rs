@@ -23,22 +23,22 @@ use kafka_protocol::protocol::{Decodable, Encodable, Request, StrBytes};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-pub const NODE: BrokerId = BrokerId(1);
+pub(crate) const NODE: BrokerId = BrokerId(1);
 /// Longer than anything here takes, shorter than a person's patience.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn text(value: &str) -> StrBytes {
+pub(crate) fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
 /// A catalog in a fresh directory, and a listener on it.
-pub struct Served {
-    pub listener: Option<Listener>,
-    pub catalog: Arc<Catalog>,
-    pub dir: TempDir,
+pub(crate) struct Served {
+    pub(crate) listener: Option<Listener>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) dir: TempDir,
 }
 
-pub fn catalog_config() -> CatalogConfig {
+pub(crate) fn catalog_config() -> CatalogConfig {
     CatalogConfig {
         cluster_id: "test-cluster".to_owned(),
         node_id: NODE,
@@ -46,16 +46,16 @@ pub fn catalog_config() -> CatalogConfig {
     }
 }
 
-pub fn listener_config() -> ListenerConfig {
+pub(crate) fn listener_config() -> ListenerConfig {
     ListenerConfig::new((Ipv4Addr::LOCALHOST, 0).into(), NODE)
 }
 
 impl Served {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(&mut ListenerConfig)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut ListenerConfig)) -> Self {
         let dir = tempfile::tempdir().expect("scratch directory");
         let catalog = Arc::new(Catalog::open(dir.path(), catalog_config()).expect("empty log dir"));
         let mut config = listener_config();
@@ -64,19 +64,24 @@ impl Served {
         Self { listener: Some(listener), catalog, dir }
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.listener.as_ref().expect("running").address()
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::connect(self.address())
     }
 
-    pub fn topic(&self, name: &str, partitions: i32) -> Vec<Arc<Partition>> {
+    pub(crate) fn topic(&self, name: &str, partitions: i32) -> Vec<Arc<Partition>> {
         self.topic_with(name, partitions, LogConfig::default())
     }
 
-    pub fn topic_with(&self, name: &str, partitions: i32, log: LogConfig) -> Vec<Arc<Partition>> {
+    pub(crate) fn topic_with(
+        &self,
+        name: &str,
+        partitions: i32,
+        log: LogConfig,
+    ) -> Vec<Arc<Partition>> {
         let spec = TopicSpec {
             name: name.to_owned(),
             partitions,
@@ -88,7 +93,7 @@ impl Served {
     }
 }
 
-pub fn topic_id(name: &str) -> TopicId {
+pub(crate) fn topic_id(name: &str) -> TopicId {
     let mut bytes = [0x40; 16];
     for (slot, byte) in bytes.iter_mut().zip(name.bytes()) {
         *slot = byte;
@@ -97,26 +102,26 @@ pub fn topic_id(name: &str) -> TopicId {
 }
 
 /// A batch of `records` records with values of `bytes` bytes, time 1000 on.
-pub fn batch(records: u8, bytes: usize) -> Vec<u8> {
+pub(crate) fn batch(records: u8, bytes: usize) -> Vec<u8> {
     build(BatchBuilder::new(Offset(0)), records, bytes, 1000)
 }
 
-pub fn batch_at(records: u8, bytes: usize, time: i64) -> Vec<u8> {
+pub(crate) fn batch_at(records: u8, bytes: usize, time: i64) -> Vec<u8> {
     build(BatchBuilder::new(Offset(0)), records, bytes, time)
 }
 
-pub fn compressed(codec: Compression, records: u8, bytes: usize, time: i64) -> Vec<u8> {
+pub(crate) fn compressed(codec: Compression, records: u8, bytes: usize, time: i64) -> Vec<u8> {
     build(BatchBuilder::new(Offset(0)).compression(codec), records, bytes, time)
 }
 
-pub fn transactional(producer: i64, records: u8) -> Vec<u8> {
+pub(crate) fn transactional(producer: i64, records: u8) -> Vec<u8> {
     let builder = BatchBuilder::new(Offset(0))
         .producer(ProducerId(producer), ProducerEpoch(0), 0)
         .transactional();
     build(builder, records, 10, 1000)
 }
 
-pub fn marker(producer: i64, committed: bool) -> Vec<u8> {
+pub(crate) fn marker(producer: i64, committed: bool) -> Vec<u8> {
     EndTxnMarker {
         offset: Offset(0),
         leader_epoch: LeaderEpoch(0),
@@ -144,18 +149,18 @@ fn build(mut builder: BatchBuilder, records: u8, bytes: usize, time: i64) -> Vec
     builder.build().expect("small")
 }
 
-pub fn append(partition: &Partition, mut batch: Vec<u8>) -> Vec<u8> {
+pub(crate) fn append(partition: &Partition, mut batch: Vec<u8>) -> Vec<u8> {
     partition.append_as_leader(&mut batch).expect("appended");
     batch
 }
 
-pub struct Client {
-    pub stream: TcpStream,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
     next_id: i32,
 }
 
 impl Client {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("listening");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
@@ -163,7 +168,7 @@ impl Client {
     }
 
     /// Sends a request and does not wait; its correlation ID.
-    pub fn send<R: Request>(&mut self, version: i16, request: &R) -> i32 {
+    pub(crate) fn send<R: Request>(&mut self, version: i16, request: &R) -> i32 {
         self.next_id += 1;
         let mut out = BytesMut::new();
         out.put_i32(0);
@@ -181,7 +186,7 @@ impl Client {
     }
 
     /// The next response; panics if it is not the one of `id`.
-    pub fn receive<R: Request>(&mut self, version: i16, id: i32) -> R::Response {
+    pub(crate) fn receive<R: Request>(&mut self, version: i16, id: i32) -> R::Response {
         let mut frame = self.frame();
         let api = ApiKey::try_from(R::KEY).expect("known");
         let header = api.response_header_version(version);
@@ -192,7 +197,7 @@ impl Client {
         response
     }
 
-    pub fn frame(&mut self) -> Bytes {
+    pub(crate) fn frame(&mut self) -> Bytes {
         let mut field = [0; 4];
         self.stream.read_exact(&mut field).expect("a response");
         let length = usize::try_from(i32::from_be_bytes(field)).expect("not negative");
@@ -201,13 +206,13 @@ impl Client {
         frame.into()
     }
 
-    pub fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+    pub(crate) fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         let id = self.send(version, request);
         self.receive::<R>(version, id)
     }
 
     /// Whether the listener closes, after whatever it still sends.
-    pub fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         let mut sink = [0; 4096];
         loop {
             match self.stream.read(&mut sink) {
@@ -221,20 +226,20 @@ impl Client {
 
 /// What a fetch asks of one partition.
 #[derive(Clone, Copy)]
-pub struct Ask {
-    pub partition: i32,
-    pub offset: i64,
-    pub max_bytes: i32,
-    pub epoch: i32,
-    pub last_epoch: i32,
+pub(crate) struct Ask {
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+    pub(crate) max_bytes: i32,
+    pub(crate) epoch: i32,
+    pub(crate) last_epoch: i32,
 }
 
-pub fn ask(partition: i32, offset: i64) -> Ask {
+pub(crate) fn ask(partition: i32, offset: i64) -> Ask {
     Ask { partition, offset, max_bytes: 1 << 20, epoch: -1, last_epoch: -1 }
 }
 
 /// A full fetch without a session that waits for nothing.
-pub fn fetch(version: i16, topic: &str, asks: &[Ask]) -> FetchRequest {
+pub(crate) fn fetch(version: i16, topic: &str, asks: &[Ask]) -> FetchRequest {
     let partitions = asks.iter().map(|ask| {
         let mut out = FetchPartition::default()
             .with_partition(ask.partition)
@@ -264,18 +269,18 @@ pub fn fetch(version: i16, topic: &str, asks: &[Ask]) -> FetchRequest {
 }
 
 /// The partitions of a response, in order.
-pub fn partitions(response: &FetchResponse) -> Vec<&PartitionData> {
+pub(crate) fn partitions(response: &FetchResponse) -> Vec<&PartitionData> {
     response.responses.iter().flat_map(|topic| &topic.partitions).collect()
 }
 
 /// The one partition of a response.
-pub fn only(response: &FetchResponse) -> &PartitionData {
+pub(crate) fn only(response: &FetchResponse) -> &PartitionData {
     match partitions(response)[..] {
         [only] => only,
         ref all => panic!("{} partitions in the response", all.len()),
     }
 }
 
-pub fn records(partition: &PartitionData) -> &[u8] {
+pub(crate) fn records(partition: &PartitionData) -> &[u8] {
     partition.records.as_deref().unwrap_or_default()
 }

@@ -33,7 +33,7 @@ fn records_are_the_logs_bytes_in_every_version() {
 /// A receiver that is slower than the sender: sendfile finds the socket full.
 #[test]
 fn large_response_through_a_small_send_buffer_is_whole() {
-    let served = Served::with(|config| config.socket_send_buffer_bytes = Some(4096));
+    let served = Served::with(|config| config.socket_send_buffer_bytes = Some(32 << 10));
     let partition = &served.topic("one", 1)[0];
     let mut log = Vec::new();
     for _ in 0..200 {
