@@ -5,8 +5,8 @@
 #![deny(unsafe_code)]
 
 pub mod disk;
-pub mod net;
 pub mod listener;
+pub mod net;
 pub mod preflight;
 pub mod ring;
 pub mod shard;
