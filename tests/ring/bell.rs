@@ -8,6 +8,7 @@ use heliostat_core::types::ShardId;
 use heliostat_io::shard::executor::{ExecutorError, spawn_pinned};
 use rustix::process::{Resource, getrlimit};
 
+use crate::child;
 use crate::support::{disk, path};
 
 /// CPU time of the calling thread.
@@ -172,4 +173,19 @@ fn eight_shards_fit_an_ordinary_limit_on_locked_memory() {
         let ended = shard.expect("starts").join();
         assert!(ended.is_ok_and(|one| one == 1), "limit {limit:?}");
     }
+}
+
+#[test]
+fn a_shard_that_may_not_lock_memory_says_what_to_type() {
+    if child::argument().is_some() {
+        let refused = spawn_pinned(ShardId(3), None, || async {});
+        child::answer(&match refused {
+            Ok(_) => "started".to_owned(),
+            Err(error) => error.to_string(),
+        });
+        return;
+    }
+    let test = "bell::a_shard_that_may_not_lock_memory_says_what_to_type";
+    let answer = child::run(test, "", "ulimit -l 256");
+    assert!(answer.contains("shard 3") && answer.contains("ulimit -l 512"), "{answer}");
 }

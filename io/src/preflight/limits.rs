@@ -31,7 +31,7 @@ fn judge_memlock(limit: Option<u64>, shards: u16) -> Fact {
         _ => Verdict::Ok,
     };
     let meaning = match verdict {
-        Verdict::Ok => format!("{shards} shards lock {}", size(wanted)),
+        Verdict::Ok => format!("{} for this number of shards: {shards}", size(wanted)),
         Verdict::Warn => format!(
             "{shards} shards would lock {}; those beyond the limit run without registered \
              buffers, with a warning each",
@@ -66,8 +66,8 @@ fn judge_cpus(usable: u32, granted: usize, shards: u16) -> Fact {
     let value = format!("{usable} in the affinity mask, {granted} granted");
     Fact::new("cpu", value, verdict)
         .meaning(format!(
-            "{shards} shards are pinned to one each; the control thread and the kernel's own \
-             work need one more"
+            "one for each shard ({shards}), and one more for the control thread and the kernel's \
+             own work"
         ))
         .remedy("start fewer shards, or give the process more CPUs (taskset, cpuset, cpu quota)")
 }

@@ -81,8 +81,7 @@ fn size(bytes: u64) -> String {
         [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (unit, name) in UNITS {
         if bytes >= unit {
-            let tenths = bytes / (unit / 10).max(1);
-            return format!("{}.{} {name}", tenths / 10, tenths % 10);
+            return format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit);
         }
     }
     format!("{bytes} bytes")
@@ -96,6 +95,7 @@ mod tests {
     fn sizes_read_well() {
         assert_eq!(size(0), "0 bytes");
         assert_eq!(size(8 << 20), "8.0 MiB");
+        assert_eq!(size(192 << 10), "192.0 KiB");
         assert_eq!(size((3 << 30) / 2), "1.5 GiB");
     }
 

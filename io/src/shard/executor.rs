@@ -123,6 +123,7 @@ where
     F: Future<Output = T> + 'static,
     T: Send + 'static,
 {
+    check_system(shard)?;
     let (started, has_started) = mpsc::sync_channel::<()>(1);
     let handle = LocalExecutorBuilder::new(cpu.map_or(Placement::Unbound, Placement::Fixed))
         .name(&format!("shard-{}", shard.0))
@@ -149,6 +150,16 @@ fn announce(started: &SyncSender<()>) {
     let _ = started.send(());
 }
 
+/// What glommio answers with a bare sentence or a panic, asked before it can.
+fn check_system(shard: ShardId) -> Result<(), ExecutorError> {
+    let shard = shard.0;
+    let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
+    if limit < MEMLOCK_BYTES_MIN {
+        return Err(ExecutorError::LockedMemory { shard, limit, needed: MEMLOCK_BYTES_MIN });
+    }
+    features_of().map(drop).map_err(|source| ExecutorError::Ring { shard, source })
+}
+
 fn explain(shard: ShardId, cpu: Option<usize>, error: GlommioError<()>) -> ExecutorError {
     let shard = shard.0;
     match error {
@@ -159,15 +170,6 @@ fn explain(shard: ShardId, cpu: Option<usize>, error: GlommioError<()>) -> Execu
             ExecutorError::Panicked { shard }
         }
         other => {
-            // glommio says this one as a sentence only.
-            let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
-            if limit < MEMLOCK_BYTES_MIN {
-                return ExecutorError::LockedMemory { shard, limit, needed: MEMLOCK_BYTES_MIN };
-            }
-            // glommio passes bare errors of its rings on; our own set-up knows the reason.
-            if let Err(source) = features_of() {
-                return ExecutorError::Ring { shard, source };
-            }
             let source = io::Error::from(other);
             match (Errno::from_io_error(&source), cpu) {
                 // Pinning outside the cpuset of the process.
