@@ -192,7 +192,7 @@ mod tests {
                 control.bell(),
                 rustix::event::PollFlags::IN,
             )];
-            rustix::event::poll(&mut fds, Some(&rustix::time::Timespec::default())).unwrap() == 1
+            rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())).unwrap() == 1
         };
         assert!(!rung());
         shard.try_report(Report::WantMetadata).unwrap();
