@@ -9,6 +9,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
+
+use super::archive;
 
 /// A release of Kafka that the harness can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +92,27 @@ impl KafkaVersion {
     }
 }
 
+/// A version that the harness does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Kafka {0:?} is not here: 4, 3.9, 2.8 and 2.1 are")]
+pub struct UnknownVersion(String);
+
+impl FromStr for KafkaVersion {
+    type Err = UnknownVersion;
+
+    /// Takes the release number or the beginning of it, such as `3.9` or `4`.
+    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
+        let newest_first = Self::ALL.into_iter().rev();
+        let starts = |number: &str| {
+            number.strip_prefix(text).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        newest_first
+            .into_iter()
+            .find(|version| starts(version.number()))
+            .ok_or_else(|| UnknownVersion(text.to_owned()))
+    }
+}
+
 /// Why real Kafka cannot be had on this machine. A test prints it and passes, unless
 /// `HELIOSTAT_REQUIRE_KAFKA=1`.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +147,7 @@ pub enum Skipped {
         output: String,
     },
     /// The harness's Java sources did not compile.
-    #[error("javac:\n{output}")]
+    #[error("the harness's Java sources do not compile:\n{output}")]
     NotCompiled {
         /// The compiler's output.
         output: String,
@@ -165,12 +189,28 @@ impl Artifacts {
 
     /// Class path: the harness's classes and all jars of the version.
     pub fn class_path(&self) -> String {
-        format!("{}:{}", self.classes.display(), self.home.join("libs/*").display())
+        self.class_path_with(&self.home)
     }
 
     /// Class path of the driver, which has the newest clients whatever the broker's version.
     pub(crate) fn driver_class_path(&self) -> String {
-        format!("{}:{}", self.classes.display(), self.driver_home.join("libs/*").display())
+        self.class_path_with(&self.driver_home)
+    }
+
+    /// Jars only: a JVM archives no classes of directories.
+    fn class_path_with(&self, home: &Path) -> String {
+        let harness = self.classes.join(HARNESS_JAR);
+        format!("{}:{}", harness.display(), home.join("libs/*").display())
+    }
+
+    /// Where the class-data archive of brokers and tools of this version is, if it is.
+    pub(crate) fn broker_archive(&self) -> PathBuf {
+        self.classes.join(format!("kafka-{}.jsa", self.version.number()))
+    }
+
+    /// Where the class-data archive of the driver is, if it is.
+    pub(crate) fn driver_archive(&self) -> PathBuf {
+        self.classes.join("driver.jsa")
     }
 
     /// Logging option of the driver.
@@ -207,7 +247,8 @@ fn logging_option(version: KafkaVersion, classes: &Path, level: &str) -> String 
 /// Makes `version` ready: from the cache, or through Maven into it.
 ///
 /// The cache is `$HELIOSTAT_KAFKA_CACHE`, or `target/kafka` of the workspace; Java is that of
-/// `$JAVA_HOME`, or of the search path. Costs milliseconds when the cache is filled.
+/// `$JAVA_HOME`, or of the search path. Costs milliseconds when the cache is filled; filling it
+/// takes Maven's time and one start and stop of a broker, for the class-data archive.
 ///
 /// # Errors
 ///
@@ -238,8 +279,10 @@ pub fn require(version: KafkaVersion) -> Result<Artifacts, Skipped> {
     if !driver_home.join("libs").is_dir() {
         resolve(KafkaVersion::V4, &driver_home)?;
     }
-    let classes = compile(&cache, &program("javac"), &driver_home.join("libs/*"))?;
-    Ok(Artifacts { version, java, home, driver_home, classes })
+    let classes = compile(&cache, &program, &driver_home.join("libs/*"))?;
+    let artifacts = Artifacts { version, java, home, driver_home, classes };
+    archive::prepare(&artifacts);
+    Ok(artifacts)
 }
 
 /// [`require`] for a test: `None` after printing why the test is skipped.
@@ -287,6 +330,8 @@ fn resolve(version: KafkaVersion, home: &Path) -> Result<(), Skipped> {
     fs::rename(&work, home).map_err(cache_error(home))
 }
 
+/// The compiled sources.
+const HARNESS_JAR: &str = "harness.jar";
 /// Java sources and logging configurations that go with the classes.
 const SOURCES: [(&str, &str); 2] = [
     ("Launcher.java", include_str!("java/Launcher.java")),
@@ -295,7 +340,11 @@ const SOURCES: [(&str, &str); 2] = [
 
 /// Compiles into a directory named after the sources' checksum, so that an edit is never missed
 /// and an old process keeps its own.
-fn compile(cache: &Path, javac: &Path, libs: &Path) -> Result<PathBuf, Skipped> {
+fn compile(
+    cache: &Path,
+    program: &dyn Fn(&str) -> PathBuf,
+    libs: &Path,
+) -> Result<PathBuf, Skipped> {
     let configurations = logging_configurations();
     let mut sum = crc32fast::Hasher::new();
     for (_, text) in SOURCES {
@@ -311,27 +360,34 @@ fn compile(cache: &Path, javac: &Path, libs: &Path) -> Result<PathBuf, Skipped> 
     let work = cache.join("harness.partial");
     let _ = fs::remove_dir_all(&work);
     make_dir(&work)?;
-    let mut command = Command::new(javac);
-    command.args(["--release", "17", "-nowarn", "-d", "."]).arg("-cp").arg(libs);
+    let mut javac = Command::new(program("javac"));
+    javac.args(["--release", "17", "-nowarn", "-d", "classes"]).arg("-cp").arg(libs);
     for (name, text) in SOURCES {
         let path = work.join(name);
         fs::write(&path, text).map_err(cache_error(&path))?;
-        command.arg(name);
+        javac.arg(name);
     }
     for (name, text) in configurations {
         let path = work.join(name);
         fs::write(&path, text).map_err(cache_error(&path))?;
     }
-    let run = command
-        .current_dir(&work)
-        .output()
-        .map_err(|source| Skipped::NoJdk { program: javac.into(), source })?;
-    if !run.status.success() {
-        let output = String::from_utf8_lossy(&run.stderr).into_owned();
-        return Err(Skipped::NotCompiled { output });
-    }
+    run_tool(javac.current_dir(&work))?;
+    let mut jar = Command::new(program("jar"));
+    jar.args(["--create", "--file", HARNESS_JAR, "-C", "classes", "."]);
+    run_tool(jar.current_dir(&work))?;
     fs::rename(&work, &classes).map_err(cache_error(&classes))?;
     Ok(classes)
+}
+
+fn run_tool(command: &mut Command) -> Result<(), Skipped> {
+    let run = command
+        .output()
+        .map_err(|source| Skipped::NoJdk { program: command.get_program().into(), source })?;
+    if run.status.success() {
+        return Ok(());
+    }
+    let output = String::from_utf8_lossy(&run.stderr).into_owned();
+    Err(Skipped::NotCompiled { output })
 }
 
 fn logging_configurations() -> Vec<(String, String)> {
@@ -371,4 +427,27 @@ fn make_dir(path: &Path) -> Result<(), Skipped> {
 fn cache_error(path: &Path) -> impl FnOnce(io::Error) -> Skipped {
     let path = path.to_path_buf();
     move |source| Skipped::Cache { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_by_the_beginning_of_their_number() {
+        assert_eq!("4".parse(), Ok(KafkaVersion::V4));
+        assert_eq!("3.9.2".parse(), Ok(KafkaVersion::V3_9));
+        assert_eq!("2".parse(), Ok(KafkaVersion::V2_8));
+        assert!("3.".parse::<KafkaVersion>().is_err());
+        assert!("".parse::<KafkaVersion>().is_err());
+    }
+
+    #[test]
+    fn the_broker_is_the_first_dependency() {
+        for version in KafkaVersion::ALL {
+            let pom = version.pom();
+            let first = pom.split("<artifactId>").nth(2).unwrap();
+            assert!(first.starts_with("kafka_2."), "{pom}");
+        }
+    }
 }

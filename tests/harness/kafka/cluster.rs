@@ -19,7 +19,7 @@ use super::wait;
 use super::wire::{self, ClusterView, Wire};
 
 /// JVM options of a broker that serves a test: small, quick to start, no optimising compiler.
-const JVM_TEST: [&str; 3] = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+pub(crate) const JVM_TEST: [&str; 3] = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 /// JVM options of a broker that is measured: Kafka's own, with a 1 GiB heap.
 const JVM_LOAD: [&str; 5] = [
     "-Xmx1g",
@@ -151,8 +151,9 @@ impl ClusterBuilder {
                 .set("controller.listener.names", "CONTROLLER")
                 .set("inter.broker.listener.name", "PLAINTEXT")
                 .set("listener.security.protocol.map", "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT")
-                // A killed broker is noticed after three seconds instead of nine.
-                .set("broker.session.timeout.ms", 3_000)
+                // A killed broker is noticed after five seconds instead of nine. Less would take
+                // a broker for dead that waits for a processor.
+                .set("broker.session.timeout.ms", 5_000)
                 .set("broker.heartbeat.interval.ms", 500);
             if self.brokers > 1 {
                 p.set("controller.quorum.election.timeout.ms", 500);
@@ -173,7 +174,7 @@ impl ClusterBuilder {
                 .set("listeners", format!("PLAINTEXT://127.0.0.1:{port}"))
                 .set("zookeeper.connect", format!("127.0.0.1:{zookeeper_port}"))
                 .set("zookeeper.connection.timeout.ms", 30_000)
-                .set("zookeeper.session.timeout.ms", 3_000);
+                .set("zookeeper.session.timeout.ms", 5_000);
             nodes.push(self.node(id, port, &dir, p, None)?);
         }
         Ok(Cluster { nodes, zookeeper: Some(zookeeper), dir, _temp: temp })

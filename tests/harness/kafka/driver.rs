@@ -18,10 +18,12 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
+use super::archive;
 use super::artifacts::Artifacts;
 use super::client::KafkaClient;
 use super::error::{KafkaError, Result};
 use super::process::tail;
+use super::wait;
 
 /// Time that a request may take beyond its own `timeout_ms`.
 const GRACE: Duration = Duration::from_secs(30);
@@ -52,6 +54,11 @@ impl Driver {
     ///
     /// [`KafkaError::Process`], and what [`call`](Self::call) says about the first request.
     pub fn start(artifacts: &Artifacts) -> Result<Self> {
+        Self::start_with(artifacts, &archive::options(&artifacts.driver_archive()))
+    }
+
+    /// [`start`](Self::start) with other JVM options for the class-data archive.
+    pub(crate) fn start_with(artifacts: &Artifacts, options: &[String]) -> Result<Self> {
         let dir = TempDir::with_prefix("kafka-driver-")
             .map_err(KafkaError::file("create", std::env::temp_dir()))?;
         let log = dir.path().join("driver.log");
@@ -59,6 +66,7 @@ impl Driver {
         let failed = |source| KafkaError::Process { name: "driver".into(), source };
         let mut child = Command::new(artifacts.java())
             .args(["-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+            .args(options)
             .arg(artifacts.driver_logging())
             .arg("-cp")
             .arg(artifacts.driver_class_path())
@@ -101,6 +109,16 @@ impl Driver {
     /// Client of the cluster at `bootstrap`.
     pub fn client(&self, bootstrap: impl Into<String>) -> KafkaClient {
         KafkaClient::new(self.clone(), bootstrap.into())
+    }
+
+    /// Ends the JVM in an orderly way and waits for it.
+    pub(crate) fn exit(&self) -> Result<()> {
+        let answer = self.call("exit", Map::new());
+        wait::until("the end of the driver", TIMEOUT, || {
+            let failed = |source| KafkaError::Process { name: "driver".into(), source };
+            lock(&self.0.child).try_wait().map_err(failed)
+        })?;
+        answer.map(drop)
     }
 
     /// Peak resident memory of the JVM so far, in bytes.

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::archive;
 use super::artifacts::Artifacts;
 use super::error::{KafkaError, Result};
 
@@ -86,6 +87,7 @@ pub fn dump_log<P: AsRef<Path>>(
     let names: Vec<_> = files.iter().map(|f| f.as_ref().display().to_string()).collect();
     let run = Command::new(artifacts.java())
         .args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+        .args(archive::options(&artifacts.broker_archive()))
         .arg(artifacts.logging(true))
         .arg("-cp")
         .arg(artifacts.class_path())

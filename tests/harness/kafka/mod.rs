@@ -20,6 +20,7 @@
 //! - Nothing listens but on loopback, and nothing is written outside the cluster's directory and
 //!   the cache.
 
+mod archive;
 pub mod artifacts;
 pub mod client;
 pub mod cluster;

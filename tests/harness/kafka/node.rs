@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::archive;
 use super::artifacts::Artifacts;
 use super::error::{KafkaError, Result};
 use super::files;
@@ -15,8 +16,9 @@ use super::properties::Properties;
 use super::wait;
 use super::wire::Wire;
 
-/// Longest time from start to readiness; a loaded machine needs a tenth of it.
-pub(crate) const START_TIMEOUT: Duration = Duration::from_mins(1);
+/// Longest time from start to readiness. An idle machine needs two seconds, one with a load of
+/// eight a core half a minute.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_mins(3);
 /// Longest time that a clean stop may take before it counts as hanging.
 const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -131,6 +133,7 @@ impl Node {
         let mut command = Command::new(self.launch.artifacts.java());
         command
             .args(&self.launch.jvm)
+            .args(archive::options(&self.launch.artifacts.broker_archive()))
             .arg(self.launch.artifacts.logging(false))
             .arg("-cp")
             .arg(self.launch.artifacts.class_path())

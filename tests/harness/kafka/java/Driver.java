@@ -109,6 +109,7 @@ public final class Driver {
     private static ObjectNode run(JsonNode r) throws Exception {
         switch (r.path("op").asText()) {
             case "ping": return JSON.createObjectNode();
+            case "exit": return exit();
             case "create_topic": return createTopic(r);
             case "delete_topic": return deleteTopic(r);
             case "create_partitions": return createPartitions(r);
@@ -123,6 +124,23 @@ public final class Driver {
             case "stop_producer": return stopProducer(r);
             case "consume": return consume(r);
             default: throw new IllegalArgumentException("no such op: " + r.path("op").asText());
+        }
+    }
+
+    /** Answers first: the JVM then ends with its shutdown hooks, unlike at the end of input. */
+    private static ObjectNode exit() {
+        new Thread(() -> {
+            pause(100_000_000);
+            System.exit(0);
+        }).start();
+        return JSON.createObjectNode();
+    }
+
+    private static void pause(long nanos) {
+        try {
+            TimeUnit.NANOSECONDS.sleep(nanos);
+        } catch (InterruptedException ignored) {
+            Thread.currentThread().interrupt();
         }
     }
 
@@ -243,6 +261,7 @@ public final class Driver {
         Properties p = new Properties();
         p.put("bootstrap.servers", bootstrap(r));
         p.put("reconnect.backoff.max.ms", "200");
+        p.put("max.block.ms", "30000");
         p.putAll(strings(r.path("properties")));
         KafkaProducer<byte[], byte[]> producer =
                 new KafkaProducer<>(p, new ByteArraySerializer(), new ByteArraySerializer());
@@ -302,6 +321,10 @@ public final class Driver {
             range[1] = Math.max(range[1], offset);
         }
 
+        synchronized boolean hasFailed() {
+            return failed > 0;
+        }
+
         synchronized ObjectNode report() {
             ObjectNode report = JSON.createObjectNode();
             report.put("acked", acked).put("failed", failed).put("first_error", firstError);
@@ -330,6 +353,9 @@ public final class Driver {
                 if (transactional && !open) {
                     producer.beginTransaction();
                     open = true;
+                }
+                if (tally.hasFailed()) {
+                    break; // Each further record might wait as long as the first did.
                 }
                 producer.send(record(r, first + i), tally::done);
                 boolean full = perTransaction > 0 && (i + 1) % perTransaction == 0;
@@ -399,7 +425,7 @@ public final class Driver {
             for (long i = 0; !stop; i++) {
                 long due = begun + (long) (i / perSecond * 1e9);
                 while (!stop && System.nanoTime() < due) {
-                    pause(due - System.nanoTime());
+                    pause(Math.max(0, Math.min(due - System.nanoTime(), 50_000_000)));
                 }
                 if (stop) {
                     break;
@@ -419,14 +445,6 @@ public final class Driver {
             }
             if (producer != null) {
                 producer.close(Duration.ofSeconds(30));
-            }
-        }
-
-        private static void pause(long nanos) {
-            try {
-                TimeUnit.NANOSECONDS.sleep(Math.max(0, Math.min(nanos, 50_000_000)));
-            } catch (InterruptedException ignored) {
-                Thread.currentThread().interrupt();
             }
         }
     }
