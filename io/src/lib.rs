@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod disk;
+pub mod generate;
 pub mod listener;
 pub mod net;
 pub mod preflight;

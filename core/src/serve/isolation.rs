@@ -1,6 +1,7 @@
 //! What a reader may see of transactions.
 
-use crate::types::{Offset, ProducerId};
+use crate::log::txn_index::AbortedTxn;
+use crate::types::Offset;
 
 /// `isolation.level` of a consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,19 +20,6 @@ impl IsolationLevel {
     }
 }
 
-/// An aborted transaction as a reader needs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AbortedTxn {
-    /// Who aborted.
-    pub producer_id: ProducerId,
-    /// First offset of the transaction.
-    pub first_offset: Offset,
-    /// Offset of the abort marker.
-    pub last_offset: Offset,
-    /// Last stable offset after the abort.
-    pub last_stable: Offset,
-}
-
 /// Those of `all` that touch the offsets from `from` (inclusive) to `to`
 /// (exclusive), in the order given.
 pub fn aborted_in<'a>(
@@ -48,6 +36,7 @@ pub fn aborted_in<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::ProducerId;
 
     #[test]
     fn only_transactions_that_touch_the_range_count() {
@@ -55,7 +44,7 @@ mod tests {
             producer_id: ProducerId(7),
             first_offset: Offset(first),
             last_offset: Offset(last),
-            last_stable: Offset(last + 1),
+            last_stable_offset: Offset(last + 1),
         };
         let all = [txn(0, 9), txn(5, 10), txn(12, 30), txn(20, 21)];
         let seen = aborted_in(&all, Offset(10), Offset(20));

@@ -17,7 +17,7 @@ mod session;
 pub use admit::{Divergence, ReadBounds, ReadFault, ServedFacts, admit_read, check_leader_epoch};
 pub use budget::{FetchBudget, Take, WaitDecision, WaitFacts, decide_wait};
 pub use guard::{RequestShapeError, check_request_shape};
-pub use isolation::{AbortedTxn, IsolationLevel, aborted_in};
+pub use isolation::{IsolationLevel, aborted_in};
 pub use request::{FetchParams, FetchRequestFacts, PartitionKey, TopicKey};
 pub use response::{
     CurrentLeader, FetchResponseHead, FetchResponseLayout, NodeEndpoint, PartitionAnswer, Piece,

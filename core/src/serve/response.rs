@@ -10,8 +10,8 @@ use std::sync::Arc;
 use kafka_protocol::error::ResponseError;
 
 use super::admit::Divergence;
-use super::isolation::AbortedTxn;
 use super::request::{PartitionKey, TopicKey};
+use crate::log::txn_index::AbortedTxn;
 use crate::types::{BrokerId, LeaderEpoch, Offset};
 
 /// First version with tagged fields.

@@ -5,5 +5,6 @@ mod apis;
 mod client;
 mod fetching;
 mod garbage;
+mod generated;
 mod sessions;
 mod stored;

@@ -66,7 +66,7 @@ fn answer(version: i16) -> impl Strategy<Value = PartitionAnswer> {
                                 producer_id: ProducerId(pid),
                                 first_offset: Offset(first),
                                 last_offset: Offset(first),
-                                last_stable: Offset(first),
+                                last_stable_offset: Offset(first),
                             })
                             .collect()
                     }),

@@ -10,6 +10,7 @@ use heliostat_core::log::checkpoint::{
     OffsetCheckpoint, decode_offsets, encode_offsets, encode_partition_metadata,
 };
 use heliostat_core::log::config::LogConfig;
+use heliostat_core::log::meta_properties::MetaProperties;
 use heliostat_core::log::names::{
     CLEAN_SHUTDOWN, LOG_START_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT, REPLICATION_CHECKPOINT,
@@ -119,10 +120,9 @@ impl Catalog {
     }
 
     fn write_meta_properties(&self) -> Result<(), HostedError> {
-        let (cluster, node) = (&self.config.cluster_id, self.config.node_id);
-        let directory = TopicId(Uuid::new_v4());
-        let text =
-            format!("version=1\ncluster.id={cluster}\nnode.id={node}\ndirectory.id={directory}\n");
+        let config = &self.config;
+        let meta = MetaProperties::new(config.cluster_id.clone(), config.node_id, Uuid::new_v4());
+        let text = meta.encode();
         write_file(&self.dir.join(META_PROPERTIES), text.as_bytes())
     }
 

@@ -14,14 +14,15 @@ use heliostat_core::log::epoch_cache::EpochCache;
 use heliostat_core::log::names::{
     LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SegmentFileKind, SegmentFileName, SegmentFileState,
 };
-use heliostat_core::records::{BatchWalker, WalkLimits};
+use heliostat_core::log::producer_state::ProducerState;
+use heliostat_core::records::{BatchMeta, BatchWalker, WalkLimits};
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition};
 
 use super::bell::Bell;
 use super::error::HostedError;
 use super::partition::{Leadership, Partition, State};
 use super::segment::Segment;
-use super::writer::{Writer, path_of};
+use super::writer::{Writer, path_of, remove_file};
 
 const READ_BYTES: usize = 1 << 20;
 
@@ -32,6 +33,7 @@ pub(super) struct Loaded {
     /// `None` if there is no batch.
     pub(super) log_end: Option<Offset>,
     pub(super) epochs: EpochCache,
+    pub(super) producers: ProducerState,
 }
 
 /// Opens a partition directory. `log_start`: from the log dir's checkpoint.
@@ -65,13 +67,16 @@ pub(super) fn open(
         }
         None => loaded.epochs,
     };
+    let mut producers = loaded.producers;
+    producers.on_log_start(log_start);
+    producers.on_high_watermark(log_end);
     let epoch = epochs.latest().map_or(LeaderEpoch(0), |entry| entry.epoch);
     let state = State {
         leadership: Leadership { leader, epoch },
         log_start,
         log_end,
         held_at: None,
-        first_unstable: loaded.writer.txns.first_unstable(),
+        producers,
         epochs,
         segments: loaded.segments,
     };
@@ -94,6 +99,20 @@ fn list_segments(dir: &Path) -> Result<Vec<Offset>, HostedError> {
     Ok(bases)
 }
 
+/// Removes snapshots of logs that end above `log_end`.
+pub(super) fn remove_snapshots_above(dir: &Path, log_end: Offset) -> Result<(), HostedError> {
+    for entry in fs::read_dir(dir).map_err(HostedError::file("listing", dir))? {
+        let entry = entry.map_err(HostedError::file("listing", dir))?;
+        if let Some(name) = entry.file_name().to_str().and_then(SegmentFileName::parse)
+            && name.kind == SegmentFileKind::Snapshot
+            && name.base_offset > log_end
+        {
+            remove_file(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// A file that is small by its nature; `None` if it is not there.
 pub(super) fn read_small(path: &Path) -> Result<Option<Vec<u8>>, HostedError> {
     match fs::read(path) {
@@ -109,24 +128,29 @@ pub(super) fn scan(dir: &Path, config: LogConfig, bases: &[Offset]) -> Result<Lo
     let mut writer = Writer::on_new_segment(dir, config, first)?;
     let mut segments = vec![Arc::clone(&writer.active)];
     let mut epochs = EpochCache::default();
+    let mut producers = ProducerState::new(first);
     let mut log_end = None;
     for (index, &base) in bases.iter().enumerate() {
         if index > 0 {
             writer.end_time_index();
             segments.push(writer.begin(base)?);
         }
-        let end = scan_segment(&mut writer, &mut epochs)?;
+        let mut aborted = Vec::new();
+        let end = scan_segment(&mut writer, |batch| {
+            epochs.on_batch(batch);
+            aborted.extend(producers.on_batch(batch).and_then(|txn| txn.aborted()));
+        })?;
         log_end = end.or(log_end);
-        writer.publish();
+        writer.publish(aborted);
         cut_tail(&writer)?;
     }
-    Ok(Loaded { writer, segments, log_end, epochs })
+    Ok(Loaded { writer, segments, log_end, epochs, producers })
 }
 
 /// Notes every whole batch of the active segment; the end of the last.
 fn scan_segment(
     writer: &mut Writer,
-    epochs: &mut EpochCache,
+    mut see: impl FnMut(&BatchMeta),
 ) -> Result<Option<Offset>, HostedError> {
     let path = path_of(&writer.dir, writer.active.base(), SegmentFileKind::Log);
     let mut walker = BatchWalker::new(WalkLimits { batch_bytes_max: u32::MAX, check_crcs: false });
@@ -152,7 +176,7 @@ fn scan_segment(
                 return Ok(log_end);
             }
             writer.note(&meta);
-            epochs.on_batch(&meta);
+            see(&meta);
             log_end = Some(meta.next_offset());
         }
     }

@@ -9,7 +9,6 @@ mod bell;
 mod catalog;
 mod error;
 mod load;
-mod open_txns;
 mod partition;
 mod read;
 mod segment;

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use heliostat_core::log::epoch_cache::EpochCache;
 use heliostat_core::log::names::{LEADER_EPOCH_CHECKPOINT, SegmentFileKind};
+use heliostat_core::log::producer_state::ProducerState;
 use heliostat_core::log::read_plan::{ReadRequest, locate};
+use heliostat_core::log::txn_index::AbortedTxn;
 use heliostat_core::records::{BatchHeader, BatchMeta, BatchWalker, WalkLimits};
-use heliostat_core::serve::{AbortedTxn, ServedFacts};
+use heliostat_core::serve::ServedFacts;
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
 
 use super::bell::Bell;
@@ -15,7 +17,7 @@ use super::error::HostedError;
 use super::load;
 use super::read::{RecordsRun, Segments, TimedOffset};
 use super::segment::Segment;
-use super::writer::{Writer, path_of, remove_file, write_file};
+use super::writer::{Writer, path_of, remove_file, write_file, write_snapshot};
 
 /// Who leads a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +45,7 @@ pub(super) struct State {
     pub(super) log_end: Offset,
     /// The high watermark stays here; without it, it is the log end.
     pub(super) held_at: Option<Offset>,
-    pub(super) first_unstable: Option<Offset>,
+    pub(super) producers: ProducerState,
     pub(super) epochs: EpochCache,
     /// Oldest first, at least one; the last is active.
     pub(super) segments: Vec<Arc<Segment>>,
@@ -147,7 +149,7 @@ impl Partition {
             is_leader: state.leadership.leader == node,
             log_start: state.log_start,
             high_watermark,
-            last_stable: state.first_unstable.unwrap_or(high_watermark).min(high_watermark),
+            last_stable: state.producers.last_stable_offset(high_watermark),
             log_end: state.log_end,
         }
     }
@@ -258,8 +260,7 @@ impl Partition {
             if let Some(base) = writer.roll_before(meta, end) {
                 self.publish(writer, written, None);
                 from = index;
-                let segment = writer.roll(base)?;
-                self.publish(writer, &[], Some(segment));
+                self.roll_to(writer, base)?;
             }
             let size = usize::try_from(meta.size_bytes).unwrap_or(usize::MAX);
             let (batch, behind) = rest.split_at_checked(size).ok_or(HostedError::CutOff)?;
@@ -287,13 +288,16 @@ impl Partition {
         rolled: Option<Arc<Segment>>,
     ) -> bool {
         let mut state = self.state_mut();
-        writer.publish();
         let mut epochs_changed = false;
+        let mut aborted = Vec::new();
         for batch in batches {
             epochs_changed |= state.epochs.on_batch(batch);
+            aborted.extend(state.producers.on_batch(batch).and_then(|txn| txn.aborted()));
             state.log_end = batch.next_offset();
         }
-        state.first_unstable = writer.txns.first_unstable();
+        writer.publish(aborted);
+        let high_watermark = state.high_watermark();
+        state.producers.on_high_watermark(high_watermark);
         state.segments.extend(rolled);
         epochs_changed
     }
@@ -311,9 +315,18 @@ impl Partition {
     pub fn roll(&self) -> Result<(), HostedError> {
         let mut writer = self.writer();
         if writer.position > 0 {
-            let segment = writer.roll(self.state().log_end)?;
-            self.publish(&mut writer, &[], Some(segment));
+            let log_end = self.state().log_end;
+            self.roll_to(&mut writer, log_end)?;
         }
+        Ok(())
+    }
+
+    /// Begins a segment at `base`, with the snapshot that belongs before it.
+    fn roll_to(&self, writer: &mut Writer, base: Offset) -> Result<(), HostedError> {
+        let producers = self.state().producers.clone();
+        write_snapshot(&self.dir, &producers, base)?;
+        let segment = writer.roll(base)?;
+        self.publish(writer, &[], Some(segment));
         Ok(())
     }
 
@@ -325,12 +338,21 @@ impl Partition {
     pub fn flush(&self) -> Result<(), HostedError> {
         let mut writer = self.writer();
         writer.close_active()?;
+        let (producers, log_end) = {
+            let state = self.state();
+            (state.producers.clone(), state.log_end)
+        };
+        write_snapshot(&self.dir, &producers, log_end)?;
         self.write_epochs()
     }
 
     /// Holds the high watermark at `at` (`None`: it follows the log end again).
     pub fn hold_high_watermark(&self, at: Option<Offset>) {
-        self.state_mut().held_at = at;
+        let mut state = self.state_mut();
+        state.held_at = at;
+        let high_watermark = state.high_watermark();
+        state.producers.on_high_watermark(high_watermark);
+        drop(state);
         self.bell.ring();
     }
 
@@ -370,6 +392,7 @@ impl Partition {
             }
             state.log_start = to;
             state.epochs.truncate_from_start(to);
+            state.producers.on_log_start(to);
             let keep = state.segments.partition_point(|segment| segment.base() <= to);
             state.segments.drain(..keep.saturating_sub(1)).collect::<Vec<_>>()
         };
@@ -411,10 +434,14 @@ impl Partition {
         *writer = loaded.writer;
         state.segments = loaded.segments;
         state.log_end = loaded.log_end.unwrap_or(last.base()).max(from);
-        state.first_unstable = writer.txns.first_unstable();
+        state.producers = loaded.producers;
+        state.producers.on_log_start(from);
         let new_end = state.log_end;
+        let high_watermark = state.high_watermark();
+        state.producers.on_high_watermark(high_watermark);
         state.epochs.truncate_from_end(new_end);
         drop(state);
+        load::remove_snapshots_above(&self.dir, new_end)?;
         self.write_epochs()?;
         self.bell.ring();
         Ok(new_end)

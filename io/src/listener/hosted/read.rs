@@ -7,8 +7,9 @@ use heliostat_core::log::read_plan::{
     BatchPlace, BatchScan, ReadPlanError, ReadRequest, SegmentExtent, SegmentRead, locate,
     plan_read,
 };
+use heliostat_core::log::txn_index::AbortedTxn;
 use heliostat_core::records::{BatchHeader, BatchMeta, BatchWalker, DecodedBatch, WalkLimits};
-use heliostat_core::serve::{AbortedTxn, aborted_in};
+use heliostat_core::serve::aborted_in;
 use heliostat_core::types::{Offset, TimestampMs};
 
 use super::error::HostedError;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heliostat_core::log::index::{OffsetEntry, TimeEntry};
 use heliostat_core::log::read_plan::SegmentExtent;
-use heliostat_core::serve::AbortedTxn;
+use heliostat_core::log::txn_index::AbortedTxn;
 use heliostat_core::types::{Offset, TimestampMs};
 
 /// A segment. Its file only grows while somebody can read it, but for a truncation,

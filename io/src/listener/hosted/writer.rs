@@ -9,13 +9,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use heliostat_core::log::config::LogConfig;
 use heliostat_core::log::index::{OffsetEntry, SegmentIndexes, TimeEntry};
 use heliostat_core::log::names::{SegmentFileKind, SegmentFileName};
+use heliostat_core::log::producer_snapshot;
+use heliostat_core::log::producer_state::ProducerState;
 use heliostat_core::log::roll::{ActiveSegment, roll_base_offset, should_roll};
+use heliostat_core::log::txn_index::AbortedTxn;
 use heliostat_core::records::BatchMeta;
-use heliostat_core::serve::AbortedTxn;
 use heliostat_core::types::{Offset, TimestampMs};
 
 use super::error::HostedError;
-use super::open_txns::OpenTxns;
 use super::segment::{Grown, Segment};
 
 /// State of whoever appends. One at a time.
@@ -29,7 +30,6 @@ pub(super) struct Writer {
     pub(super) indexes: SegmentIndexes,
     pub(super) created: TimestampMs,
     pub(super) first_timestamp: Option<TimestampMs>,
-    pub(super) txns: OpenTxns,
     /// Written, but not yet seen by readers.
     pub(super) staged: Staged,
 }
@@ -39,7 +39,6 @@ pub(super) struct Writer {
 pub(super) struct Staged {
     offsets: Vec<OffsetEntry>,
     times: Vec<TimeEntry>,
-    aborted: Vec<AbortedTxn>,
 }
 
 /// Wall-clock time in milliseconds since the epoch.
@@ -81,7 +80,6 @@ impl Writer {
             indexes: SegmentIndexes::new(base, &config),
             created: now_ms(),
             first_timestamp: None,
-            txns: OpenTxns::default(),
             staged: Staged::default(),
         })
     }
@@ -117,18 +115,17 @@ impl Writer {
             self.staged.offsets.push(offset);
             self.staged.times.extend(time);
         }
-        self.staged.aborted.extend(self.txns.on_batch(batch));
         self.first_timestamp.get_or_insert(batch.max_timestamp);
         self.position = self.position.saturating_add(u64::from(batch.size_bytes));
     }
 
     /// Shows readers what was written.
-    pub(super) fn publish(&mut self) {
+    pub(super) fn publish(&mut self, aborted: impl IntoIterator<Item = AbortedTxn>) {
         let mut grown = self.active.grown();
         grown.len = self.position;
         grown.offsets.append(&mut self.staged.offsets);
         grown.times.append(&mut self.staged.times);
-        grown.aborted.append(&mut self.staged.aborted);
+        grown.aborted.extend(aborted);
         let max = self.indexes.max_timestamp();
         grown.max_time = (max.timestamp.0 >= 0).then_some(max);
     }
@@ -180,21 +177,21 @@ pub(super) fn write_side_files(dir: &Path, segment: &Segment) -> Result<(), Host
     write_file(&path_of(dir, base, SegmentFileKind::Index), &offsets)?;
     write_file(&path_of(dir, base, SegmentFileKind::TimeIndex), &times)?;
     let path = path_of(dir, base, SegmentFileKind::TxnIndex);
-    if aborted.is_empty() { remove_file(&path) } else { write_file(&path, &encode(&aborted)) }
+    if aborted.is_empty() {
+        return remove_file(&path);
+    }
+    let bytes: Vec<u8> = aborted.iter().flat_map(AbortedTxn::encode).collect();
+    write_file(&path, &bytes)
 }
 
-/// Entries of a transaction index: version 0, producer ID, first and last offset,
-/// last stable offset at the time of the abort.
-fn encode(aborted: &[AbortedTxn]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(aborted.len() * 34);
-    for txn in aborted {
-        out.extend_from_slice(&0_i16.to_be_bytes());
-        out.extend_from_slice(&txn.producer_id.0.to_be_bytes());
-        out.extend_from_slice(&txn.first_offset.0.to_be_bytes());
-        out.extend_from_slice(&txn.last_offset.0.to_be_bytes());
-        out.extend_from_slice(&txn.last_stable.0.to_be_bytes());
-    }
-    out
+/// Writes the producer state of a log that ends at `end`.
+pub(super) fn write_snapshot(
+    dir: &Path,
+    producers: &ProducerState,
+    end: Offset,
+) -> Result<(), HostedError> {
+    let bytes = producer_snapshot::encode(&producers.snapshot());
+    write_file(&path_of(dir, end, SegmentFileKind::Snapshot), &bytes)
 }
 
 /// Replaces a small file: written beside, renamed.
