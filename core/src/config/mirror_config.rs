@@ -7,6 +7,8 @@ use super::key::{KEYS, KeyType, find};
 use super::nearest::nearest;
 use super::throttled::ThrottledPartitions;
 use crate::log::config::{LogConfig, LogConfigError, LogConfigValues};
+use crate::log::properties;
+use crate::log::{FileKind, FormatError};
 
 /// Memory for data of one shard when nothing else is said, in bytes.
 pub const DEFAULT_SHARD_MEMORY_BYTES: u64 = 64 << 20;
@@ -57,6 +59,9 @@ pub enum ConfigError {
         /// Its value.
         high_value: i64,
     },
+    /// Not a properties file.
+    #[error(transparent)]
+    Syntax(#[from] FormatError),
     /// A log setting that no log can work with.
     #[error(transparent)]
     Log(#[from] LogConfigError),
@@ -150,6 +155,15 @@ impl Default for MirrorConfig {
 }
 
 impl MirrorConfig {
+    /// Reads a properties file.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with the first thing that is wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ConfigError> {
+        Self::from_pairs(properties::parse(FileKind::Configuration, bytes)?)
+    }
+
     /// Checks keys and values; of a key that is there twice the later value holds, as in Java.
     ///
     /// # Errors
@@ -347,6 +361,15 @@ mod tests {
         assert_ne!(it.throttled, ThrottledPartitions::All);
         assert_eq!((it.append_direct, it.check_crcs), (AppendDirect::Never, false));
         assert_eq!((it.receive_buffer_bytes, it.log.segment_bytes()), (Some(4_096), 2_048));
+    }
+
+    #[test]
+    fn files_are_properties() {
+        let it = MirrorConfig::parse(b"# mine\nbootstrap.servers = a:1\nflush.ms: 7\n").unwrap();
+        assert_eq!(it.bootstrap_servers, ["a:1"]);
+        assert_eq!(it.log.flush_after(), Duration::from_millis(7));
+        let error = MirrorConfig::parse(b"flush.ms=\\u00g0").unwrap_err().to_string();
+        assert!(error.starts_with("configuration, line 1: want four hexadecimal"), "{error}");
     }
 
     #[track_caller]

@@ -27,6 +27,8 @@ pub enum FileKind {
     MetaProperties,
     /// `mirror-gaps`
     MirrorGaps,
+    /// A configuration file of the operator's.
+    Configuration,
 }
 
 impl fmt::Display for FileKind {
@@ -43,6 +45,7 @@ impl fmt::Display for FileKind {
             Self::PartitionMetadata => super::names::PARTITION_METADATA,
             Self::MetaProperties => super::names::META_PROPERTIES,
             Self::MirrorGaps => super::names::MIRROR_GAPS,
+            Self::Configuration => "configuration",
         })
     }
 }

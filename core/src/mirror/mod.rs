@@ -1,3 +1,6 @@
 //! Decisions of a mirror about its topics and partitions. The control thread asks and obeys.
 
-pub mod backoff;
+pub mod lag;
+pub mod placement;
+pub mod returned;
+pub mod topics;

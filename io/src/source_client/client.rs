@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use heliostat_core::mirror::backoff::Backoff;
+use heliostat_core::fetcher::{Backoff, BackoffPolicy};
 use heliostat_core::protocol::{
     Api, BrokerApis, ConfigsRequest, DecodeError, EncodeError, EpochEnd, EpochEndQuery,
     EpochEndsRequest, ErrorCode, ListedOffset, Metadata, MetadataRequest, OffsetQuery,
     OffsetsRequest, RequestId, TopicConfigs,
 };
+use heliostat_core::time::Tick;
 use heliostat_core::types::{BrokerId, TopicPartition};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -35,7 +36,7 @@ pub struct ClientConfig {
     /// Largest response that is taken, in bytes.
     pub response_bytes_max: u32,
     /// Waits between connection attempts to one broker.
-    pub reconnect: Backoff,
+    pub reconnect: BackoffPolicy,
 }
 
 impl ClientConfig {
@@ -51,7 +52,7 @@ impl ClientConfig {
             },
             request_timeout: Duration::from_secs(30),
             response_bytes_max: 100 << 20,
-            reconnect: Backoff { initial: Duration::from_millis(50), max: Duration::from_secs(10) },
+            reconnect: BackoffPolicy::new(Duration::from_millis(50), Duration::from_secs(10)),
         }
     }
 }
@@ -77,8 +78,7 @@ pub struct Unanswered {
 /// When a broker that failed is tried again.
 #[derive(Debug)]
 struct Failing {
-    failures: u32,
-    until: Instant,
+    backoff: Backoff,
     error: SourceError,
 }
 
@@ -87,12 +87,14 @@ struct Failing {
 pub struct SourceClient {
     options: ConnectionOptions,
     bootstrap: Vec<HostPort>,
-    reconnect: Backoff,
+    reconnect: BackoffPolicy,
     brokers: BTreeMap<BrokerId, HostPort>,
     leaders: HashMap<TopicPartition, BrokerId>,
     /// Idle connections, by where they lead to.
     connections: HashMap<HostPort, Connection>,
     failing: HashMap<HostPort, Failing>,
+    /// Instant that ticks count from.
+    origin: Instant,
 }
 
 impl SourceClient {
@@ -114,6 +116,7 @@ impl SourceClient {
             leaders: HashMap::new(),
             connections: HashMap::new(),
             failing: HashMap::new(),
+            origin: Instant::now(),
         }
     }
 
@@ -247,7 +250,7 @@ impl SourceClient {
     fn idle_connection(&mut self, peer: &HostPort) -> Result<Option<Connection>, SourceError> {
         let idle = self.connections.remove(peer);
         match self.failing.get(peer) {
-            Some(failing) if idle.is_none() && failing.until > Instant::now() => {
+            Some(failing) if idle.is_none() && !failing.backoff.is_due(self.now()) => {
                 Err(failing.error.clone())
             }
             _ => Ok(idle),
@@ -260,11 +263,16 @@ impl SourceClient {
             self.connections.insert(peer.clone(), connection);
         }
         if let Some(error) = error {
-            let failures = self.failing.get(peer).map_or(0, |failing| failing.failures) + 1;
-            let until = Instant::now() + self.reconnect.wait(failures, random());
-            let failing = Failing { failures, until, error: error.clone() };
-            self.failing.insert(peer.clone(), failing);
+            let fresh = Failing { backoff: Backoff::new(self.reconnect), error: error.clone() };
+            let now = self.now();
+            let failing = self.failing.entry(peer.clone()).or_insert(fresh);
+            failing.backoff.failed(now, random());
+            failing.error = error.clone();
         }
+    }
+
+    fn now(&self) -> Tick {
+        Tick::ZERO.after(self.origin.elapsed())
     }
 
     async fn ask_leaders<Q: Question>(&mut self, queries: Vec<Q>) -> Answers<Q::Answer> {

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use heliostat_core::fetcher::BackoffPolicy;
 use heliostat_core::protocol::{Api, EpochEndQuery, ErrorCode, OffsetAt, OffsetQuery};
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TopicPartition};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
@@ -136,8 +137,7 @@ fn runtime() -> Runtime {
 fn client(bootstrap: &[&HostPort]) -> SourceClient {
     let mut config = ClientConfig::new(bootstrap.iter().map(|at| (*at).clone()).collect());
     config.request_timeout = Duration::from_secs(5);
-    config.reconnect.initial = Duration::ZERO;
-    config.reconnect.max = Duration::ZERO;
+    config.reconnect = BackoffPolicy::new(Duration::from_nanos(1), Duration::from_nanos(1));
     SourceClient::new(config)
 }
 
@@ -354,8 +354,7 @@ fn bootstrap_goes_on_to_the_next_and_begins_again_when_all_fail() {
 fn a_failing_broker_is_left_alone_for_its_back_off() {
     let refused = closed_port();
     let mut config = ClientConfig::new(vec![refused.clone()]);
-    config.reconnect.initial = Duration::from_secs(3_600);
-    config.reconnect.max = Duration::from_secs(3_600);
+    config.reconnect = BackoffPolicy::new(Duration::from_secs(3_600), Duration::from_secs(3_600));
     let mut client = SourceClient::new(config);
     runtime().block_on(async {
         let first = client.metadata(None).await.unwrap_err();
