@@ -7,6 +7,8 @@ mod connection;
 pub mod message;
 mod partition;
 pub mod shard;
+#[cfg(test)]
+mod tests;
 pub mod throttle;
 mod timers;
 

@@ -28,7 +28,6 @@ use super::failure::{LogFailure, RunError};
 use super::names::{self, SegmentFileKind, SegmentFileName};
 use super::producer_snapshot;
 use super::producer_state::ProducerState;
-use super::roll;
 use super::run::Run;
 use super::segment::{LiveSegment, RecoveredSegment};
 use crate::records::BatchMeta;
@@ -351,8 +350,7 @@ impl PartitionLog {
                 Judgement::Skip => self.skip(&meta, at, cx),
                 Judgement::Accept => self.accept(meta, at, cx),
                 Judgement::Roll => {
-                    let base = roll::roll_base_offset(&meta, self.accepted);
-                    let at = self.roll(base, at, cx);
+                    let at = self.roll(&meta, at, cx);
                     self.accept(meta, at, cx)
                 }
             };
@@ -413,7 +411,12 @@ impl PartitionLog {
 
     /// Ends the segment before the batch under way, whose bytes move to the front of a
     /// slot of the new one. Returns the new index of what was at `at`.
-    fn roll(&mut self, base: Offset, at: usize, cx: &mut LogCx<'_>) -> usize {
+    ///
+    /// The new segment begins where the log ends, so that after a crash a gap of offsets
+    /// is told from a lost segment. Only a gap that no relative offset spans is left out.
+    fn roll(&mut self, meta: &BatchMeta, at: usize, cx: &mut LogCx<'_>) -> usize {
+        let far = meta.last_offset.records_since(self.accepted) > INT32_MAX;
+        let base = if far { meta.base_offset } else { self.accepted };
         let Some(run) = self.run.as_mut() else { return at };
         let cut = run.batch_index();
         let old = run.split(cut, 0, cx);
@@ -478,11 +481,8 @@ impl PartitionLog {
                     return Ok(());
                 }
                 Judgement::Roll => {
-                    // Not verified, so the batch names the segment only if it has to.
-                    let far = meta.last_offset.records_since(self.accepted) > INT32_MAX;
-                    let base = if far { meta.base_offset } else { self.accepted };
                     let end = self.run.as_ref().map_or(0, Run::filled);
-                    self.roll(base, end, cx);
+                    self.roll(&meta, end, cx);
                     return Ok(());
                 }
             }

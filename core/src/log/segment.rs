@@ -337,7 +337,7 @@ impl LiveSegment {
     /// Sends what may go to the disk now.
     pub(super) fn pump(&mut self, cx: &mut LogCx<'_>) {
         if let FileState::Open { file, direct } = self.file {
-            if direct && !self.reserve(file, cx) {
+            if direct && self.window.has_held() && !self.reserve(file, cx) {
                 return;
             }
             while self.window.has_held() {

@@ -1,0 +1,368 @@
+//! A shard against a scripted source and a disk in memory that does what it is told at
+//! once: the straight path, and the turns that a source forces.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use kafka_protocol::messages::{
+    ApiVersionsResponse, FetchRequest, FetchResponse, RequestHeader, ResponseHeader,
+    api_versions_response::ApiVersion,
+};
+use kafka_protocol::protocol::{Decodable, Encodable};
+use uuid::Uuid;
+
+use super::ConnectionId;
+use super::config::ShardConfig;
+use super::message::*;
+use super::shard::{Action, Shard};
+use crate::log::config::LogConfig;
+use crate::log::disk::{DiskAction, DiskDone, DiskOp, DiskOutcome, FileId};
+use crate::log::epoch_cache::EpochCache;
+use crate::log::partition::{PartitionLog, RecoveredLog};
+use crate::log::producer_state::ProducerState;
+use crate::protocol::TopicIdentity;
+use crate::records::{BatchBuilder, NewRecord};
+use crate::time::Tick;
+use crate::types::{BrokerId, LeaderEpoch, Offset, TimestampMs, TopicId};
+
+/// Files by path; completes everything at once.
+#[derive(Default)]
+struct Memory {
+    files: BTreeMap<String, Vec<u8>>,
+    open: HashMap<FileId, String>,
+}
+
+impl Memory {
+    fn carry_out(&mut self, op: DiskOp) -> DiskOutcome {
+        let DiskOp { id, action } = op;
+        let mut slot_back = None;
+        let mut done = DiskDone::Done;
+        match action {
+            DiskAction::Open { file, path, .. } => {
+                self.files.entry(path.to_string()).or_default();
+                self.open.insert(file, path.to_string());
+            }
+            DiskAction::Close { file } => {
+                self.open.remove(&file).expect("open");
+            }
+            DiskAction::Write { file, position, slot, from, len } => {
+                let contents = self.file(file);
+                let start = usize::try_from(position).unwrap();
+                if contents.len() < start + len {
+                    contents.resize(start + len, 0);
+                }
+                contents[start..start + len].copy_from_slice(&slot.bytes()[from..from + len]);
+                slot_back = Some(slot);
+                done = DiskDone::Written(len);
+            }
+            DiskAction::Preallocate { file, from, len } => {
+                let end = usize::try_from(from + len).unwrap();
+                let contents = self.file(file);
+                contents.resize(contents.len().max(end), 0);
+            }
+            DiskAction::SetLength { file, len } => {
+                self.file(file).resize(usize::try_from(len).unwrap(), 0);
+            }
+            DiskAction::Read { file, position, len } => {
+                let start = usize::try_from(position).unwrap();
+                done = DiskDone::Read(self.file(file)[start..start + len].to_vec());
+            }
+            DiskAction::WriteAt { path, position, bytes, .. } => {
+                let contents = self.files.entry(path.to_string()).or_default();
+                contents.truncate(usize::try_from(position).unwrap());
+                contents.extend_from_slice(&bytes);
+            }
+            DiskAction::Replace { path, bytes } => {
+                self.files.insert(path.to_string(), bytes);
+            }
+            DiskAction::Remove { path } => {
+                self.files.remove(&path.to_string());
+            }
+            DiskAction::Sync { .. } => {}
+        }
+        DiskOutcome { id, slot: slot_back, result: Ok(done) }
+    }
+
+    fn file(&mut self, file: FileId) -> &mut Vec<u8> {
+        self.files.get_mut(&self.open[&file]).expect("a file that was opened")
+    }
+}
+
+const TOPIC: Uuid = Uuid::from_u128(7);
+
+/// One broker with one partition, and the shard that mirrors it.
+struct World {
+    shard: Shard,
+    memory: Memory,
+    now: Tick,
+    log: Vec<u8>,
+    high_watermark: i64,
+    /// Most record bytes in an answer; cuts batches as a broker does.
+    answer_bytes: usize,
+    /// Bytes that the socket gives at once.
+    piece: usize,
+    offsets: Vec<(i64, usize)>,
+    fetches: Vec<FetchRequest>,
+    reports: Vec<Report>,
+    epoch: i32,
+    /// Requests on their way to the source, each answered in a round of its own.
+    sent: Vec<(ConnectionId, Bytes)>,
+    gone: Vec<ConnectionId>,
+}
+
+impl World {
+    fn new(config: ShardConfig) -> Self {
+        let now = Tick::ZERO;
+        let mut world = Self {
+            shard: Shard::new(config, 42, now, 1_000),
+            memory: Memory::default(),
+            now,
+            log: Vec::new(),
+            high_watermark: 0,
+            answer_bytes: 1 << 20,
+            piece: 10_007,
+            offsets: Vec::new(),
+            fetches: Vec::new(),
+            reports: Vec::new(),
+            epoch: 3,
+            sent: Vec::new(),
+            gone: Vec::new(),
+        };
+        let address = BrokerAddress { id: BrokerId(1), host: Arc::from("source"), port: 9092 };
+        world.shard.command(Command::SetBrokers(vec![address]));
+        world
+    }
+
+    fn produce(&mut self, batches: usize, value_bytes: usize) {
+        for _ in 0..batches {
+            let mut builder = BatchBuilder::new(Offset(self.high_watermark))
+                .leader_epoch(LeaderEpoch(self.epoch));
+            let value: Vec<u8> = (0..=250_u8).cycle().take(value_bytes).collect();
+            for _ in 0..3 {
+                builder
+                    .push(&NewRecord {
+                        value: Some(&value),
+                        timestamp: TimestampMs(1),
+                        key: None,
+                        headers: &[],
+                    })
+                    .unwrap();
+            }
+            self.offsets.push((self.high_watermark, self.log.len()));
+            self.log.extend_from_slice(&builder.build().unwrap());
+            self.high_watermark += 3;
+        }
+    }
+
+    fn add(&mut self) {
+        let log = PartitionLog::new(RecoveredLog {
+            dir: Arc::from("t-0"),
+            config: LogConfig::default(),
+            log_start: Offset::ZERO,
+            log_end: Offset::ZERO,
+            recovery_point: Offset::ZERO,
+            sealed: Vec::new(),
+            active: None,
+            epochs: EpochCache::default(),
+            producers: ProducerState::new(Offset::ZERO),
+        });
+        self.shard.command(Command::Add(Box::new(AddPartition {
+            key: PartitionKey(1),
+            topic: TopicIdentity { name: Arc::from("t"), id: TopicId(TOPIC) },
+            index: 0,
+            log,
+            leader: Leader { broker: BrokerId(1), epoch: LeaderEpoch(3) },
+            throttled: false,
+        })));
+    }
+
+    /// Runs until nothing happens but time, for at most `rounds` actions.
+    fn run(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            self.now.0 += 1_000_000;
+            self.shard.set_time(self.now, 1_000);
+            self.shard.on_deadline();
+            while let Some(action) = self.shard.next_action() {
+                self.carry_out(action);
+            }
+            for (connection, bytes) in std::mem::take(&mut self.sent) {
+                self.answer(connection, &bytes);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Connect { connection, .. } => self.shard.on_connected(connection),
+            Action::Send { connection, bytes } => self.sent.push((connection, bytes)),
+            Action::Disk(op) => {
+                let outcome = self.memory.carry_out(op);
+                self.shard.on_disk(outcome);
+            }
+            Action::Report(report) => self.reports.push(report),
+            Action::Disconnect { connection } => self.gone.push(connection),
+            Action::Wake { .. } => {}
+        }
+    }
+
+    fn answer(&mut self, connection: ConnectionId, bytes: &Bytes) {
+        let mut request = bytes.slice(4..);
+        let key = i16::from_be_bytes([request[0], request[1]]);
+        let version = i16::from_be_bytes([request[2], request[3]]);
+        let header_version = if key == 18 && version < 3 { 1 } else { 2 };
+        let header = RequestHeader::decode(&mut request, header_version).unwrap();
+        let mut out = BytesMut::new();
+        let response_header = ResponseHeader::default().with_correlation_id(header.correlation_id);
+        if key == 18 {
+            response_header.encode(&mut out, 0).unwrap();
+            let api = |key, max| {
+                ApiVersion::default().with_api_key(key).with_min_version(0).with_max_version(max)
+            };
+            let body = ApiVersionsResponse::default().with_api_keys(vec![api(1, 16), api(18, 4)]);
+            body.encode(&mut out, version).unwrap();
+        } else {
+            let fetch = FetchRequest::decode(&mut request, version).unwrap();
+            response_header.encode(&mut out, 1).unwrap();
+            self.fetch(&fetch).encode(&mut out, version).unwrap();
+            self.fetches.push(fetch);
+        }
+        let mut frame = u32::try_from(out.len()).unwrap().to_be_bytes().to_vec();
+        frame.extend_from_slice(&out);
+        self.deliver(connection, &frame);
+    }
+
+    /// Gives the shard the bytes in pieces; what it asks of the disk meanwhile is done.
+    fn deliver(&mut self, connection: ConnectionId, mut frame: &[u8]) {
+        while !frame.is_empty() && !self.gone.contains(&connection) {
+            let taken = match self.shard.read_buffer(connection) {
+                Some(buffer) => {
+                    let n = buffer.len().min(frame.len()).min(self.piece);
+                    buffer[..n].copy_from_slice(&frame[..n]);
+                    n
+                }
+                None => 0,
+            };
+            if taken > 0 {
+                self.shard.on_received(connection, taken);
+                frame = &frame[taken..];
+            }
+            let mut any = taken > 0;
+            while let Some(action) = self.shard.next_action() {
+                any = true;
+                self.carry_out(action);
+            }
+            let gone = self.gone.contains(&connection);
+            assert!(
+                any || gone,
+                "the shard waits for nothing, with {} bytes to deliver",
+                frame.len()
+            );
+        }
+    }
+
+    fn fetch(&self, request: &FetchRequest) -> FetchResponse {
+        let session_id = if request.session_epoch == 0 { 9 } else { request.session_id };
+        let mut response = FetchResponse::default().with_session_id(session_id);
+        // A session's partition stays asked for at the last position that was named.
+        let asked = std::iter::once(request)
+            .chain(self.fetches.iter().rev())
+            .find_map(|request| request.topics.first())
+            .map(|topic| topic.partitions[0].fetch_offset);
+        let Some(from) = asked else { return response };
+        let start = self
+            .offsets
+            .iter()
+            .find(|(base, _)| base + 2 >= from)
+            .map_or(self.log.len(), |&(_, position)| position);
+        let end = self.log.len().min(start + self.answer_bytes);
+        if start == end && request.session_epoch > 0 {
+            return response;
+        }
+        let partition = PartitionData::default()
+            .with_partition_index(0)
+            .with_high_watermark(self.high_watermark)
+            .with_last_stable_offset(self.high_watermark)
+            .with_log_start_offset(0)
+            .with_records(Some(Bytes::copy_from_slice(&self.log[start..end])));
+        response.responses.push(
+            FetchableTopicResponse::default().with_topic_id(TOPIC).with_partitions(vec![partition]),
+        );
+        response
+    }
+
+    /// The copy's segment is the first `len` bytes of the source, and nothing else.
+    #[track_caller]
+    fn assert_copied(&self, len: usize) {
+        let (copy, source) = (self.copied(), &self.log[..len]);
+        let differs = copy.iter().zip(source).position(|(a, b)| a != b);
+        assert_eq!((copy.len(), differs), (source.len(), None));
+    }
+
+    fn copied(&self) -> &[u8] {
+        self.memory.files.get("t-0/00000000000000000000.log").map_or(&[], Vec::as_slice)
+    }
+}
+
+#[test]
+fn a_partition_is_copied_byte_for_byte_and_closed_cleanly() {
+    for (block, value, answer) in
+        [(1, 100, 5_000), (4096, 30_000, 700_000), (4096, 900_000, 1 << 20)]
+    {
+        let mut config = ShardConfig::default();
+        if block > 1 {
+            config.append.mode = crate::log::cx::AppendMode::Direct { block_bytes: block };
+        }
+        let mut world = World::new(config);
+        world.answer_bytes = answer.max(value * 3 + 1_000);
+        world.produce(20, value);
+        world.add();
+        world.run(200);
+        world.shard.command(Command::Stop);
+        world.run(20);
+
+        world.assert_copied(world.log.len());
+        assert!(matches!(world.reports.last(), Some(Report::Stopped)));
+        let returned = world.reports.iter().find_map(|report| match report {
+            Report::Returned { log, reason: ReturnReason::Asked, .. } => Some(log),
+            _ => None,
+        });
+        let log = returned.expect("the partition comes back");
+        assert_eq!(log.log_end_offset(), Offset(60));
+        assert_eq!(log.recovery_point(), Offset(60));
+        assert_eq!(world.shard.buffers_lent_bytes(), 0);
+        assert_eq!(world.memory.files["t-0/leader-epoch-checkpoint"], b"0\n1\n3 0\n");
+    }
+}
+
+#[test]
+fn following_continues_when_the_source_writes() {
+    let mut world = World::new(ShardConfig::default());
+    world.add();
+    world.run(5);
+    world.produce(2, 50);
+    world.run(5);
+    world.produce(1, 50);
+    world.run(5);
+    world.assert_copied(world.log.len());
+}
+
+#[test]
+fn a_corrupt_batch_is_fetched_again_and_then_returned() {
+    let mut world = World::new(ShardConfig::default());
+    world.produce(3, 100);
+    let last = world.log.len() - 1;
+    world.log[last] ^= 1;
+    world.add();
+    world.run(60_000);
+    let bad = world.reports.iter().filter(|r| matches!(r, Report::BadBatch { .. })).count();
+    assert_eq!(bad, 4);
+    let returned = world.reports.iter().find_map(|report| match report {
+        Report::Returned { log, reason: ReturnReason::Refused(_), .. } => Some(log),
+        _ => None,
+    });
+    // What was good before it stays.
+    assert_eq!(returned.expect("given up").log_end_offset(), Offset(6));
+    world.assert_copied(world.offsets[2].1);
+}
