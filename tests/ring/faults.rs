@@ -217,11 +217,17 @@ fn a_drop_waits_until_the_kernel_is_done() {
             let file: File = std::rc::Rc::new(reader.into());
             ring.push((), RingOp::Read { file, position: 0, buffer: vec![0; 16], from: 0 });
             ring.submit().expect("submits");
-            submitted.send(()).expect("other thread waits");
+            let thread = rustix::thread::gettid().as_raw_nonzero();
+            submitted.send(thread).expect("other thread waits");
             drop(ring);
             assert!(released.load(Ordering::Acquire), "dropped before the read ended");
         });
-        wait_submitted.recv().expect("submitted");
+        let thread = wait_submitted.recv().expect("submitted");
+        // Until it sleeps in its drop, or is gone because it did not.
+        let stat = format!("/proc/self/task/{thread}/stat");
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") S ")) {
+            std::thread::yield_now();
+        }
         released.store(true, Ordering::Release);
         writer.write_all(b"end").expect("pipe takes it");
     });
