@@ -133,7 +133,7 @@ pub enum DiskAction {
         /// The whole contents.
         bytes: Vec<u8>,
     },
-    /// Removes a file; one that is not there is no error.
+    /// Removes a file, durably; one that is not there is no error.
     Remove {
         /// Where it is.
         path: LogPath,

@@ -205,6 +205,11 @@ impl PartitionLog {
         &self.epochs
     }
 
+    /// Producers and open transactions of what lies below the log end offset.
+    pub fn producers(&self) -> &ProducerState {
+        &self.producers
+    }
+
     /// Whether nothing was ever written, or everything was trimmed away.
     pub fn is_empty(&self) -> bool {
         self.log_start == self.accepted
@@ -578,6 +583,8 @@ impl PartitionLog {
                 self.side_ops.push(cx.request(DiskAction::Replace { path, bytes }));
             }
             if self.epochs.on_batch(&meta) {
+                // The first batch may begin below the log start offset.
+                self.epochs.truncate_from_start(self.log_start);
                 self.epochs_dirty_from.get_or_insert(meta.base_offset);
             }
             if let Some(entry) = self.producers.on_batch(&meta).and_then(|txn| txn.aborted())
@@ -638,15 +645,19 @@ impl PartitionLog {
         }
     }
 
+    /// Removes one segment at a time, from the front: a crash leaves no gap. The snapshot
+    /// that the next one begins with has to be there first, for it is all that remembers
+    /// the producers.
     fn delete_below_start(&mut self, cx: &mut LogCx<'_>) {
-        let wholly_below = |log: &Self| {
-            let next = match log.sealed.get(1) {
-                Some(next) => Some(next.base),
-                None => log.live.front().map(|live| live.base),
-            };
-            next.is_some_and(|next| next <= log.log_start) && !log.sealed.is_empty()
+        if !self.side_ops.is_empty() || self.failure.is_some() {
+            return;
+        }
+        let next = match (self.sealed.get(1), self.live.front()) {
+            (Some(next), _) => Some(next.base),
+            (None, Some(live)) if !live.wants_snapshot => Some(live.base),
+            (None, _) => None,
         };
-        while wholly_below(self) {
+        if next.is_some_and(|next| next <= self.log_start) && !self.sealed.is_empty() {
             let base = self.sealed.remove(0).base;
             for kind in SegmentFileKind::ALL {
                 self.remove_file(base, kind, cx);

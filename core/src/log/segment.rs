@@ -105,6 +105,8 @@ pub(super) struct LiveSegment {
     side_ops: Vec<OpId>,
     seal: Seal,
     closing: Option<OpId>,
+    /// The cut before an idle file is closed; no write is sent until it is done.
+    cutting: Option<OpId>,
     /// Nothing more is written; files close as soon as nothing is under way.
     abandoned: bool,
     /// The first batch below the log end offset is preceded by a producer snapshot.
@@ -181,6 +183,7 @@ impl LiveSegment {
             side_ops: Vec::new(),
             seal: Seal::No,
             closing: None,
+            cutting: None,
             abandoned: false,
             wants_snapshot: false,
         }
@@ -249,8 +252,7 @@ impl LiveSegment {
             (FileState::Closed, _) => self.open(wanted, cx),
             // Hot now: the page cache was only a start.
             (FileState::Open { file, direct: false }, Some(_)) if self.is_quiet() => {
-                cx.request(DiskAction::Close { file });
-                self.file = FileState::Closed;
+                self.close(file, cx);
                 self.open(wanted, cx);
             }
             _ => {}
@@ -275,6 +277,7 @@ impl LiveSegment {
             && self.preallocating.is_none()
             && self.side_ops.is_empty()
             && self.closing.is_none()
+            && self.cutting.is_none()
             && !(self.abandoned && self.file != FileState::Closed)
             && !matches!(self.seal, Seal::Cutting(_) | Seal::Syncing(_) | Seal::SideFiles { .. })
             && !matches!(self.file, FileState::Opening { .. } | FileState::ReadingTail { .. })
@@ -336,7 +339,7 @@ impl LiveSegment {
 
     /// Sends what may go to the disk now.
     pub(super) fn pump(&mut self, cx: &mut LogCx<'_>) {
-        if let FileState::Open { file, direct } = self.file {
+        if let (FileState::Open { file, direct }, None) = (self.file, self.cutting) {
             if direct && self.window.has_held() && !self.reserve(file, cx) {
                 return;
             }
@@ -422,18 +425,21 @@ impl LiveSegment {
     /// The caller has seen it quiet and synced.
     pub(super) fn evict(&mut self, cx: &mut LogCx<'_>) {
         let FileState::Open { file, .. } = self.file else { return };
-        if self.padded {
-            let op = cx.request(DiskAction::SetLength { file, len: self.committed_end });
-            self.side_ops.push(op);
-            self.padded = false;
-        }
         self.return_budget(0, cx);
         self.allocated = 0;
         self.preallocate_next = 0;
-        if self.side_ops.is_empty() {
-            cx.request(DiskAction::Close { file });
-            self.file = FileState::Closed;
+        if self.padded {
+            let len = self.committed_end;
+            self.cutting = Some(cx.request(DiskAction::SetLength { file, len }));
+            self.padded = false;
+        } else {
+            self.close(file, cx);
         }
+    }
+
+    fn close(&mut self, file: FileId, cx: &mut LogCx<'_>) {
+        self.closing = Some(cx.request(DiskAction::Close { file }));
+        self.file = FileState::Closed;
     }
 
     /// No more appends: finish, then seal.
@@ -449,7 +455,14 @@ impl LiveSegment {
     /// Writes nothing more, gives its buffers and reservations back, closes its file.
     pub(super) fn abandon(&mut self, cx: &mut LogCx<'_>) {
         self.abandoned = true;
-        self.seal = Seal::No;
+        // The file stays open until what is under way on it has ended.
+        match std::mem::replace(&mut self.seal, Seal::No) {
+            Seal::Cutting(op) => self.cutting = Some(op),
+            Seal::Syncing(op) => {
+                self.sync = Some(Sync { op, offset: self.synced_offset, end: self.synced_end });
+            }
+            Seal::No | Seal::Wanted | Seal::SideFiles { .. } | Seal::Done => {}
+        }
         for slot in self.window.reset_to(0) {
             cx.pool.give(slot);
         }
@@ -461,16 +474,16 @@ impl LiveSegment {
         let quiet = self.window.is_empty()
             && self.sync.is_none()
             && self.preallocating.is_none()
-            && self.closing.is_none();
+            && self.closing.is_none()
+            && self.cutting.is_none();
         if let (FileState::Open { file, .. }, true) = (self.file, quiet && self.abandoned) {
-            self.closing = Some(cx.request(DiskAction::Close { file }));
-            self.file = FileState::Closed;
+            self.close(file, cx);
         }
     }
 
     /// Whether the seal is complete and the file closed.
     pub(super) fn is_sealed(&self) -> bool {
-        self.seal == Seal::Done
+        self.seal == Seal::Done && self.closing.is_none()
     }
 
     /// Carries the seal one step on, if its turn has come.
@@ -521,8 +534,7 @@ impl LiveSegment {
     fn close_sealed(&mut self, cx: &mut LogCx<'_>) {
         self.seal = Seal::Done;
         if let FileState::Open { file, .. } = self.file {
-            self.closing = Some(cx.request(DiskAction::Close { file }));
-            self.file = FileState::Closed;
+            self.close(file, cx);
         }
     }
 
@@ -535,7 +547,8 @@ impl LiveSegment {
                 _ => &mut self.txn_index,
             };
             // Kafka keeps the two indexes even when they are empty, and the third only if used.
-            let wanted = !side.pending.is_empty() || (sync && kind != FileKind::TxnIndex);
+            let used = kind != FileKind::TxnIndex || side.written > 0;
+            let wanted = !side.pending.is_empty() || (sync && used);
             if !wanted {
                 continue;
             }
@@ -559,7 +572,7 @@ impl LiveSegment {
         };
         let sync_op = self.sync.map(|sync| sync.op);
         let preallocation = self.preallocating.map(|(op, _)| op);
-        [file_op, seal_op, sync_op, preallocation, self.closing].contains(&Some(id))
+        [file_op, seal_op, sync_op, preallocation, self.closing, self.cutting].contains(&Some(id))
             || self.side_ops.contains(&id)
             || self.window.owns(id)
     }
@@ -604,6 +617,10 @@ impl LiveSegment {
         if self.preallocating.is_some_and(|(op, _)| op == id) {
             self.on_preallocated(result.is_ok(), cx);
             return Ok(());
+        }
+        if self.cutting == Some(id) {
+            self.cutting = None;
+            return result.map(drop).or_else(|error| failed("cut to length", error));
         }
         if self.closing == Some(id) {
             self.closing = None;
@@ -760,20 +777,20 @@ impl LiveSegment {
         result: Result<DiskDone, DiskError>,
         cx: &mut LogCx<'_>,
     ) -> Result<(), LogFailure> {
-        match self.seal {
-            Seal::Cutting(op) if op == id => match result {
-                Ok(_) => self.sync_to_seal(cx),
-                Err(error) => return failed("cut to length", error),
-            },
-            Seal::Syncing(op) if op == id => match result {
-                Ok(_) => {
-                    self.synced_end = self.committed_end;
-                    self.unsynced_since = None;
-                    self.seal_side_files(cx);
-                }
-                Err(error) => return failed("sync", error),
-            },
+        let step = match self.seal {
+            Seal::Cutting(op) | Seal::Syncing(op) if op == id => self.seal,
             _ => return Ok(()),
+        };
+        self.seal = Seal::Wanted;
+        let is_cut = matches!(step, Seal::Cutting(_));
+        match result {
+            Ok(_) if is_cut => self.sync_to_seal(cx),
+            Ok(_) => {
+                self.synced_end = self.committed_end;
+                self.unsynced_since = None;
+                self.seal_side_files(cx);
+            }
+            Err(error) => return failed(if is_cut { "cut to length" } else { "sync" }, error),
         }
         Ok(())
     }

@@ -179,15 +179,16 @@ impl WriteWindow {
     /// # Panics
     /// If the driver reports more bytes than it was given.
     pub fn on_written(&mut self, id: OpId, written: usize, slot: Slot) -> Option<WriteProgress> {
+        let block = usize::try_from(self.block_bytes).unwrap_or(1);
         let entry = self.in_flight(id)?;
         assert!(written <= entry.len, "the driver wrote no more than asked");
-        if written < entry.len {
-            let block = usize::try_from(self.block_bytes).unwrap_or(1);
-            let whole = written - written % block;
-            let entry = self.in_flight(id)?;
+        let whole = written - written % block;
+        let rest_at = entry.position + u64::try_from(whole).unwrap_or(0);
+        // A rest without data, padding or given up by a reset, is not worth a write.
+        if written < entry.len && rest_at < entry.data_end {
             entry.from += whole;
             entry.len -= whole;
-            entry.position += u64::try_from(whole).unwrap_or(0);
+            entry.position = rest_at;
             entry.state = EntryState::Held(slot);
             return Some(WriteProgress::Short);
         }
