@@ -106,21 +106,29 @@ fn an_idle_shard_costs_no_cpu() {
             disk.completed().expect("eventfd").await;
             disk.reap(&mut all).expect("ring works");
         }
-        let completed = disk.completed().expect("eventfd");
         let before = thread_cpu();
-        let timer = async {
-            glommio::timer::sleep(IDLE).await;
-            false
-        };
-        let bell = async {
-            completed.await;
-            true
-        };
-        let rung = futures_lite::future::or(bell, timer).await;
-        (rung, thread_cpu().saturating_sub(before))
+        let mut timer = std::pin::pin!(glommio::timer::sleep(IDLE));
+        let mut rings = 0;
+        loop {
+            let completed = disk.completed().expect("eventfd");
+            let bell = async {
+                completed.await;
+                true
+            };
+            let idle = async {
+                timer.as_mut().await;
+                false
+            };
+            if !futures_lite::future::or(bell, idle).await {
+                return (rings, thread_cpu().saturating_sub(before));
+            }
+            rings += 1;
+            disk.reap(&mut all).expect("ring works");
+        }
     });
-    let (rung, cpu) = shard.expect("starts").join().expect("ends");
-    assert!(!rung, "nothing was in flight");
+    let (rings, cpu) = shard.expect("starts").join().expect("ends");
+    // What was reaped before its eventfd was read rings once more, for nothing.
+    assert!(rings <= 1, "{rings} rings with nothing in flight");
     assert!(cpu < IDLE / 20, "{cpu:?} of CPU in {IDLE:?} of idleness");
 }
 
