@@ -1,7 +1,7 @@
 //! A shard on real sockets and a real ring, against the embedded source: no control
 //! thread, the test sends the commands itself.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
 use std::net::SocketAddr;
 use std::path::Path;
