@@ -1,10 +1,12 @@
 //! The harness against real Kafka: what the other suites take for granted.
 
+use std::time::Duration;
+
 use heliostat_tests::kafka::forge::{self, ForgedBatch, Indexes, LegacyMessage, codec};
 use heliostat_tests::kafka::properties::{fast_housekeeping, large_messages};
 use heliostat_tests::kafka::{
-    Artifacts, Cluster, Compression, Driver, Isolation, KafkaVersion, OffsetAt, Result, Workload,
-    client::Transactions, dump_log, files, or_skip, recipes,
+    Artifacts, Cluster, Compression, Driver, Isolation, KafkaClient, KafkaVersion, OffsetAt,
+    Result, Wire, Workload, client::Transactions, dump_log, files, or_skip, recipes,
 };
 
 /// Every codec and a transaction go in, come out, satisfy Kafka's dump tool, and are still there
@@ -43,6 +45,26 @@ fn one_broker_keeps_what_each_codec_wrote() -> Result<()> {
     // Four transactions of ten, each followed by its marker.
     assert_eq!(counts, [(400, 400), (400, 400), (400, 400), (400, 400), (400, 400), (40, 44)]);
     assert_eq!(client.consume("codecs", 5, Isolation::ReadCommitted)?.count, 20);
+
+    let left_open = Transactions { leave_open: true, ..Transactions::committed("open", 0) };
+    client.produce(&Workload {
+        partition: Some(5),
+        transactions: Some(left_open),
+        ..Workload::new("codecs", 5)
+    })?;
+    let latest = |isolation| client.offset("codecs", 5, OffsetAt::Latest, isolation);
+    assert_eq!(latest(Isolation::ReadUncommitted)?.offset, 49);
+    assert_eq!(latest(Isolation::ReadCommitted)?.offset, 44, "the open transaction holds it");
+    client.end_transaction("open", true)?;
+    assert_eq!(latest(Isolation::ReadCommitted)?.offset, 50);
+    let before = (0..6).map(read).collect::<Result<Vec<_>>>()?;
+
+    let paused = cluster.node_mut(1)?;
+    paused.pause()?;
+    let asked = Wire::connect_within(&paused.address(), Duration::from_millis(300));
+    assert!(asked.is_err(), "a paused broker answers nobody");
+    paused.resume()?;
+    assert!(cluster.metadata(&["codecs"])?.brokers.contains_key(&1));
 
     cluster.stop_all()?;
     let mut logs = Vec::new();
@@ -99,11 +121,7 @@ fn one_broker_compacts_trims_and_takes_forged_batches() -> Result<()> {
 
 /// A sequence that wraps and a codec form that Java accepts go through the broker; an epoch at
 /// its limit with an open transaction goes into its file.
-fn forged(
-    cluster: &mut Cluster,
-    kafka: &Artifacts,
-    client: &heliostat_tests::kafka::KafkaClient,
-) -> Result<()> {
+fn forged(cluster: &mut Cluster, kafka: &Artifacts, client: &KafkaClient) -> Result<()> {
     // The forge's timestamps are years old.
     client.create_topic("forged", 1, 1, &[("retention.ms", "-1")])?;
     client.wait_partition("forged", 0, "a leader", |p| p.leader == Some(1))?;
@@ -134,6 +152,30 @@ fn forged(
     let dump = dump_log(kafka, &files::segments(&dir)?, &["--deep-iteration"])?;
     assert_eq!(dump.complaints(false), []);
     assert!(dump.stdout.contains("producerEpoch: 32767"), "{}", dump.stdout);
+    corrupted(cluster, kafka, client)
+}
+
+/// A batch that is corrupt in the middle of the log stays when the indexes stay, and is cut with
+/// all behind it when they are rebuilt.
+fn corrupted(cluster: &mut Cluster, kafka: &Artifacts, client: &KafkaClient) -> Result<()> {
+    let dir = cluster.node(1)?.partition_dir("forged", 0);
+    let end = || client.offset("forged", 0, OffsetAt::Latest, Isolation::ReadUncommitted);
+    cluster.stop_all()?;
+    let second = usize::try_from(forge::batch::size_bytes(&files::log_bytes(&dir)?)).unwrap_or(0);
+    forge::rewrite_log(&dir, Indexes::Keep, |mut log| {
+        log[second + 64] ^= 1; // in the records of the second batch
+        log
+    })?;
+    cluster.start_all()?;
+    assert_eq!(end()?.offset, 7);
+    assert!(client.consume("forged", 0, Isolation::ReadUncommitted).is_err());
+    let dump = dump_log(kafka, &files::segments(&dir)?, &[])?;
+    assert_eq!(dump.complaints(false).len(), 1, "{}", dump.stdout);
+
+    cluster.stop_all()?;
+    forge::rewrite_log(&dir, Indexes::Rebuild, |log| log)?;
+    cluster.start_all()?;
+    assert_eq!(end()?.offset, 3, "the first batch is left");
     Ok(())
 }
 

@@ -303,7 +303,7 @@ fn keep(mut cluster: Cluster) -> Result<(), CommandError> {
         let wire = cluster.wire(node.id())?;
         for (name, key) in [("Produce", 0), ("Fetch", 1), ("Metadata", 3), ("ApiVersions", 18)] {
             if let Some((oldest, newest)) = wire.offered(key) {
-                println!("{name:<11}v{oldest} to v{newest}");
+                println!("{name:<12} v{oldest} to v{newest}");
             }
         }
     }

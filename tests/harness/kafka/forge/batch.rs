@@ -94,7 +94,8 @@ pub struct ForgedBatch {
 }
 
 impl ForgedBatch {
-    /// A correct, uncompressed batch of one record for each value, without producer.
+    /// A correct, uncompressed batch of one record for each value, without producer. Its
+    /// timestamps are of November 2023: a topic with the default retention drops it soon.
     pub fn of(values: &[&[u8]]) -> Self {
         Self::of_records((0..).zip(values).map(|(d, v)| ForgedRecord::value(d, v)).collect())
     }
@@ -168,6 +169,12 @@ impl ForgedBatch {
         b[CRC_START - 4..CRC_START].copy_from_slice(&crc.to_be_bytes());
         b
     }
+}
+
+/// Size of the first batch of `log` in bytes, by its length field; 0 when there is none.
+pub fn size_bytes(log: &[u8]) -> u64 {
+    let length = log.get(8..LENGTH_END).and_then(|field| field.try_into().ok());
+    length.map_or(0, |field| u64::from(u32::from_be_bytes(field)) + 12)
 }
 
 fn bytes(into: &mut Vec<u8>, value: Option<&[u8]>) {
