@@ -56,6 +56,8 @@ pub enum Selection {
     /// A changelog or repartition topic of Kafka Streams: it belongs to one application's
     /// state at the source. Copied only if its name stands in the list as it is.
     StreamsInternal,
+    /// No Kafka broker makes a topic of this name, and it would name other files here.
+    IllegalName,
 }
 
 impl Selection {
@@ -68,6 +70,7 @@ impl Selection {
     pub fn refusal(self) -> Option<&'static str> {
         match self {
             Self::Selected | Self::NotIncluded => None,
+            Self::IllegalName => Some("the name is not one that Kafka allows"),
             Self::Excluded => Some("excluded by a pattern"),
             Self::Internal => Some("internal topic of Kafka; name it literally to copy it"),
             Self::StreamsInternal => Some(
@@ -111,6 +114,9 @@ impl TopicSelector {
         if !self.include.iter().any(|pattern| pattern.regex.is_match(topic)) {
             return Selection::NotIncluded;
         }
+        if !is_legal_name(topic) {
+            return Selection::IllegalName;
+        }
         if self.exclude.iter().any(|pattern| pattern.regex.is_match(topic)) {
             return Selection::Excluded;
         }
@@ -131,6 +137,13 @@ impl TopicSelector {
         let is_name = |text: &&str| text.bytes().all(is_name_byte);
         self.include.iter().map(|pattern| pattern.text.as_str()).filter(is_name)
     }
+}
+
+/// Kafka's rule for topic names. Directories are named after them, so it is ours as well.
+pub fn is_legal_name(topic: &str) -> bool {
+    const BYTES_MAX: usize = 249;
+    let length = (1..=BYTES_MAX).contains(&topic.len());
+    length && topic != "." && topic != ".." && topic.bytes().all(is_name_byte)
 }
 
 fn is_name_byte(byte: u8) -> bool {
@@ -251,6 +264,14 @@ mod tests {
         for nothing in ["", " , "] {
             assert!(message(nothing, "").starts_with("topics to copy: no pattern"));
         }
+    }
+
+    #[test]
+    fn names_that_are_no_directory_are_refused() {
+        for name in ["", ".", "..", "a/b", "a b", "\u{e9}", &"x".repeat(250)] {
+            check(".*", "", name, Selection::IllegalName);
+        }
+        assert!(is_legal_name(&"x".repeat(249)) && is_legal_name("a.B_c-9"));
     }
 
     #[test]

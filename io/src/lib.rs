@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod control;
 pub mod disk;
 pub mod generate;
 pub mod listener;

@@ -27,6 +27,8 @@ pub enum FileKind {
     MetaProperties,
     /// `mirror-gaps`
     MirrorGaps,
+    /// `mirror-topics`
+    MirrorTopics,
     /// A configuration file of the operator's.
     Configuration,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for FileKind {
             Self::PartitionMetadata => super::names::PARTITION_METADATA,
             Self::MetaProperties => super::names::META_PROPERTIES,
             Self::MirrorGaps => super::names::MIRROR_GAPS,
+            Self::MirrorTopics => super::names::MIRROR_TOPICS,
             Self::Configuration => "configuration",
         })
     }
@@ -170,18 +173,18 @@ pub enum FormatError {
 }
 
 /// The start of `text`, short enough for a message.
-pub(super) fn excerpt(text: &str) -> Box<str> {
+pub(crate) fn excerpt(text: &str) -> Box<str> {
     const CHARS_MAX: usize = 80;
     text.chars().take(CHARS_MAX).collect()
 }
 
 /// `bytes` as text.
-pub(super) fn text(file: FileKind, bytes: &[u8]) -> Result<&str, FormatError> {
+pub(crate) fn text(file: FileKind, bytes: &[u8]) -> Result<&str, FormatError> {
     std::str::from_utf8(bytes)
         .map_err(|error| FormatError::Text { file, at: count(error.valid_up_to()) })
 }
 
 /// A length or index of memory as a number of the error messages.
-pub(super) fn count(len: usize) -> u64 {
+pub(crate) fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }

@@ -26,6 +26,8 @@ pub const LOCK: &str = ".lock";
 /// Our own record of what the source no longer had and of what was cut, at the
 /// top of a log dir. A plain file: a broker ignores it.
 pub const MIRROR_GAPS: &str = "mirror-gaps";
+/// Our own record of topics whose source has no topic IDs, at the top of a log dir.
+pub const MIRROR_TOPICS: &str = "mirror-topics";
 /// Suffix of a file that is being written and will be renamed over its predecessor.
 /// Kafka's name for it; what a crash leaves of it is waste.
 pub const TEMPORARY_SUFFIX: &str = ".tmp";

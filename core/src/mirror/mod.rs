@@ -1,6 +1,8 @@
 //! Decisions of a mirror about its topics and partitions. The control thread asks and obeys.
 
 pub mod lag;
+pub mod own_ids;
 pub mod placement;
 pub mod returned;
+pub mod throttle_split;
 pub mod topics;

@@ -93,6 +93,8 @@ pub struct SourceClient {
     /// Idle connections, by where they lead to.
     connections: HashMap<HostPort, Connection>,
     failing: HashMap<HostPort, Failing>,
+    /// What brokers offered when they were last connected to.
+    apis: HashMap<HostPort, BrokerApis>,
     /// Instant that ticks count from.
     origin: Instant,
 }
@@ -116,6 +118,7 @@ impl SourceClient {
             leaders: HashMap::new(),
             connections: HashMap::new(),
             failing: HashMap::new(),
+            apis: HashMap::new(),
             origin: Instant::now(),
         }
     }
@@ -190,6 +193,11 @@ impl SourceClient {
         &self.brokers
     }
 
+    /// What a broker offered when it last answered; `None` if it never did.
+    pub fn known_apis(&self, broker: BrokerId) -> Option<BrokerApis> {
+        self.apis.get(self.brokers.get(&broker)?).copied()
+    }
+
     /// What each known broker offers, or why it could not be asked.
     pub async fn broker_apis(&mut self) -> BTreeMap<BrokerId, Result<BrokerApis, SourceError>> {
         let mut out = BTreeMap::new();
@@ -260,6 +268,7 @@ impl SourceClient {
     fn note(&mut self, peer: &HostPort, kept: Option<Connection>, error: Option<&SourceError>) {
         if let Some(connection) = kept {
             self.failing.remove(peer);
+            self.apis.insert(peer.clone(), connection.apis());
             self.connections.insert(peer.clone(), connection);
         }
         if let Some(error) = error {

@@ -1,0 +1,75 @@
+//! Stopping a job: once for a clean stop, twice to give that up.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// How much of a stop was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cancel {
+    /// Nothing.
+    #[default]
+    No,
+    /// Finish what is under way, close the logs, write the checkpoints.
+    Stop,
+    /// Return at once; the copy is as after a crash.
+    Abort,
+}
+
+/// Asks a job to stop. May be cloned and used from any thread.
+#[derive(Clone, Debug)]
+pub struct CancelHandle {
+    sender: watch::Sender<Cancel>,
+}
+
+/// The job's end of a [`CancelHandle`].
+#[derive(Clone, Debug)]
+pub struct CancelWatch {
+    receiver: watch::Receiver<Cancel>,
+    /// Keeps the channel alive where nobody holds a handle.
+    _sender: watch::Sender<Cancel>,
+}
+
+/// A handle and the end that a job listens to.
+pub fn cancellation() -> (CancelHandle, CancelWatch) {
+    let (sender, receiver) = watch::channel(Cancel::No);
+    (CancelHandle { sender: sender.clone() }, CancelWatch { receiver, _sender: sender })
+}
+
+impl CancelHandle {
+    /// The first call asks for a clean stop, a second one gives that up.
+    pub fn cancel(&self) {
+        self.sender.send_modify(|cancel| {
+            *cancel = if *cancel == Cancel::No { Cancel::Stop } else { Cancel::Abort };
+        });
+    }
+}
+
+impl CancelWatch {
+    /// What was asked for so far.
+    pub(super) fn now(&self) -> Cancel {
+        *self.receiver.borrow()
+    }
+
+    /// Waits until more is asked for.
+    pub(super) async fn changed(&mut self) -> Cancel {
+        // The sender lives in `self`.
+        let _ = self.receiver.changed().await;
+        self.now()
+    }
+}
+
+/// Calls [`CancelHandle::cancel`] at each SIGINT and SIGTERM, for ever.
+///
+/// # Errors
+/// If the signals cannot be caught.
+pub async fn cancel_on_signals(handle: CancelHandle) -> std::io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        handle.cancel();
+    }
+}

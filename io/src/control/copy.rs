@@ -1,0 +1,275 @@
+//! One partition as the job sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use heliostat_core::engine::message::{Leader, PartitionKey, PartitionProgress};
+use heliostat_core::fetcher::Backoff;
+use heliostat_core::log::epoch_cache::EpochCache;
+use heliostat_core::log::gaps::GapRecord;
+use heliostat_core::mirror::lag::{LagClock, Rate};
+use heliostat_core::mirror::returned::CopyEnds;
+use heliostat_core::time::Tick;
+use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition};
+
+use super::log_dir::Ends;
+use super::status::{PartitionState, PartitionStatus, approximate};
+
+/// What is to be known before a partition goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// First and last offset of the source, to begin with.
+    Begin,
+    /// The same, after the source refused an offset.
+    Range,
+    /// Where the copy's newest epoch ends at the source.
+    EpochEnd(LeaderEpoch),
+    /// Fresh metadata, to see whether the topic is still the same.
+    Identity,
+}
+
+/// How a log is to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// As it is.
+    Whole,
+    /// Cut to end here; `record` says what is lost.
+    Truncated { to: Offset, record: GapRecord },
+    /// Begun anew here; `record` says what is lost, if something is.
+    Reset { start: Offset, record: Option<GapRecord> },
+}
+
+/// What happens once a shard has given the partition back as asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Another shard takes it.
+    Move(usize),
+    /// The source is asked where the copy's newest epoch ends.
+    CheckEpoch,
+    /// It stays stopped.
+    Fail(Arc<str>),
+}
+
+/// Where a partition is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Something has to be asked, at `due`; `asked`: the answer is awaited.
+    Asks { want: Want, due: Tick, asked: bool },
+    /// Its log is opened at `due`.
+    Opens { how: Opening, due: Tick },
+    /// Waits for room on the disk, then is opened.
+    NoRoom,
+    /// A shard has it.
+    Active { shard: usize },
+    /// A shard has it and was asked to give it back.
+    Leaving { shard: usize, then: Then },
+    /// An operator has to act.
+    Failed { reason: Arc<str> },
+}
+
+impl Phase {
+    pub(super) fn shard(&self) -> Option<usize> {
+        match self {
+            Self::Active { shard } | Self::Leaving { shard, .. } => Some(*shard),
+            _ => None,
+        }
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) key: PartitionKey,
+    pub(super) at: TopicPartition,
+    /// Of the source; all zeros if it has none.
+    pub(super) topic_id: TopicId,
+    pub(super) phase: Phase,
+    /// Of the log, when no shard has it.
+    pub(super) ends: CopyEnds,
+    pub(super) recovery_point: Offset,
+    pub(super) epochs: EpochCache,
+    pub(super) progress: Option<PartitionProgress>,
+    /// High watermark of the source when it was first seen.
+    pub(super) target: Option<Offset>,
+    /// Returns in a row without growth between them.
+    pub(super) attempts: u32,
+    pub(super) returned_at: Offset,
+    pub(super) backoff: Backoff,
+    /// Why it was returned last, until it grows again.
+    pub(super) trouble: Option<Arc<str>>,
+    /// The source agreed to the copy's newest epoch, where it has to be asked.
+    pub(super) epoch_checked: bool,
+    /// Replica to fetch from instead of the leader.
+    pub(super) elsewhere: Option<BrokerId>,
+    /// Shard that it should go to.
+    pub(super) wanted_shard: Option<usize>,
+    pub(super) lag: LagClock,
+    pub(super) rate: Rate,
+    /// Appended before the shard that has it now.
+    pub(super) appended_before: u64,
+    pub(super) size_bytes: u64,
+}
+
+impl Copy {
+    pub(super) fn new(
+        key: PartitionKey,
+        at: TopicPartition,
+        topic_id: TopicId,
+        backoff: Backoff,
+    ) -> Self {
+        Self {
+            key,
+            at,
+            topic_id,
+            phase: Phase::Asks { want: Want::Begin, due: Tick::ZERO, asked: false },
+            ends: CopyEnds { log_start: Offset::ZERO, log_end: Offset::ZERO },
+            recovery_point: Offset::ZERO,
+            epochs: EpochCache::default(),
+            progress: None,
+            target: None,
+            attempts: 0,
+            returned_at: Offset::NONE,
+            backoff,
+            trouble: None,
+            epoch_checked: false,
+            elsewhere: None,
+            wanted_shard: None,
+            lag: LagClock::default(),
+            rate: Rate::default(),
+            appended_before: 0,
+            size_bytes: 0,
+        }
+    }
+
+    /// Takes over what its shard says.
+    pub(super) fn on_progress(&mut self, now: Tick, progress: PartitionProgress) {
+        self.ends = CopyEnds { log_start: progress.log_start, log_end: progress.log_end };
+        self.recovery_point = progress.recovery_point;
+        self.size_bytes = progress.size_bytes;
+        self.rate.observe(now, progress.bytes_appended);
+        if progress.source_high_watermark.0 >= 0 {
+            self.lag.observe(now, progress.source_high_watermark, progress.log_end);
+        }
+        if progress.log_end > self.returned_at && self.attempts > 0 {
+            self.attempts = 0;
+            self.trouble = None;
+            self.backoff.succeeded();
+        }
+        self.progress = Some(progress);
+    }
+
+    /// Counts a return, or another failure, at the copy's present end. The attempt's
+    /// number since the copy last grew, from 1, and when to go on.
+    pub(super) fn on_failure(&mut self, now: Tick, random: u64, trouble: Arc<str>) -> (u32, Tick) {
+        if self.ends.log_end > self.returned_at {
+            self.attempts = 0;
+        }
+        self.returned_at = self.ends.log_end;
+        self.attempts = self.attempts.saturating_add(1);
+        self.trouble = Some(trouble);
+        (self.attempts, self.backoff.failed(now, random))
+    }
+
+    /// The shard that had it has given it back.
+    pub(super) fn left_shard(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            self.appended_before += progress.bytes_appended;
+        }
+    }
+
+    pub(super) fn high_watermark(&self) -> Offset {
+        self.progress.as_ref().map_or(Offset::NONE, |progress| progress.source_high_watermark)
+    }
+
+    /// Whether it has what the source had when it was first seen, or never will.
+    pub(super) fn reached_target(&self) -> bool {
+        let is_there = self.target.is_some_and(|target| self.ends.log_end >= target);
+        matches!(self.phase, Phase::Failed { .. })
+            || (is_there && matches!(self.phase, Phase::Active { .. }))
+    }
+
+    /// For the checkpoints.
+    pub(super) fn checkpoint(&self) -> Ends {
+        let high_watermark = match self.high_watermark() {
+            Offset::NONE => self.recovery_point,
+            seen => seen.min(self.recovery_point),
+        };
+        Ends {
+            log_start: self.ends.log_start,
+            recovery_point: self.recovery_point,
+            high_watermark: high_watermark.max(self.ends.log_start),
+        }
+    }
+
+    /// Who to fetch from.
+    pub(super) fn source(&self, leader: Leader) -> Leader {
+        Leader { broker: self.elsewhere.unwrap_or(leader.broker), ..leader }
+    }
+
+    pub(super) fn status(&self, now: Tick) -> PartitionStatus {
+        let CopyEnds { log_start, log_end } = self.ends;
+        let of = |field: fn(&PartitionProgress) -> Offset| {
+            self.progress.as_ref().map_or(Offset::NONE, field)
+        };
+        let behind = self.high_watermark().max(self.target.unwrap_or(Offset::NONE));
+        let lag_records = behind.records_since(log_end);
+        let records = log_end.records_since(log_start).max(1);
+        let bytes_per_record = approximate(self.size_bytes) / approximate(records);
+        let since = self.backoff.failing_since().map_or(Duration::ZERO, |since| now.since(since));
+        let reported = self.progress.as_ref().and_then(|progress| progress.trouble.as_ref());
+        let trouble = match (&self.phase, reported) {
+            (Phase::Failed { reason }, _) => Some((Arc::clone(reason), since)),
+            (_, Some((trouble, for_ms))) => {
+                Some((super::job::trouble_text(trouble), Duration::from_millis(*for_ms)))
+            }
+            _ => self.trouble.as_ref().map(|trouble| (Arc::clone(trouble), since)),
+        };
+        PartitionStatus {
+            partition: self.at.clone(),
+            topic_id: self.topic_id,
+            state: match self.phase {
+                Phase::Active { .. } => PartitionState::Mirroring,
+                Phase::NoRoom => PartitionState::NoRoom,
+                Phase::Failed { .. } => PartitionState::Failed,
+                _ => PartitionState::Preparing,
+            },
+            trouble,
+            shard: self.phase.shard(),
+            log_start,
+            log_end,
+            recovery_point: self.recovery_point,
+            last_stable: of(|progress| progress.last_stable),
+            source_high_watermark: self.high_watermark(),
+            source_last_stable: of(|progress| progress.source_last_stable),
+            target: self.target,
+            lag_records,
+            lag_bytes: estimate(lag_records, bytes_per_record),
+            lag: self.lag.lag(now),
+            size_bytes: self.size_bytes,
+            bytes_appended: self.appended_before
+                + self.progress.as_ref().map_or(0, |progress| progress.bytes_appended),
+            bytes_per_second: self.rate.per_second(),
+        }
+    }
+}
+
+/// `records` of `bytes_per_record`, rounded down.
+fn estimate(records: u64, bytes_per_record: f64) -> u64 {
+    // Whole thousandths of a byte are near enough.
+    let thousandths = Duration::try_from_secs_f64(bytes_per_record.max(0.0))
+        .map_or(0, |scaled| scaled.as_millis());
+    u64::try_from(u128::from(records) * thousandths / 1_000).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_scale_without_casts() {
+        assert_eq!(estimate(1_000, 2.5), 2_500);
+        assert_eq!(estimate(0, 2.5), 0);
+        assert_eq!(estimate(u64::MAX, 1e12), u64::MAX);
+        assert_eq!(estimate(5, f64::NAN), 0);
+    }
+}

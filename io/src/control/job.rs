@@ -1,0 +1,586 @@
+//! The job's state and its loop: events in, decisions of `heliostat_core::mirror`, then
+//! commands, questions and file operations out.
+
+mod closing;
+mod opening;
+mod publish;
+mod reports;
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use heliostat_core::config::{MirrorConfig, ThrottledPartitions};
+use heliostat_core::engine::message::{BrokerAddress, Command, PartitionKey, Trouble};
+use heliostat_core::fetcher::{Backoff, BackoffPolicy};
+use heliostat_core::mirror::placement::Rebalancer;
+use heliostat_core::mirror::returned::Policy;
+use heliostat_core::mirror::topics::Topics;
+use heliostat_core::select::TopicSelector;
+use heliostat_core::time::Tick;
+use heliostat_core::types::{BrokerId, TopicPartition};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::cancel::{Cancel, CancelHandle, CancelWatch, cancellation};
+use super::copy::{Copy, Phase};
+use super::log_dir::{LogDir, LogDirError};
+use super::questions::{Question, Source};
+use super::shards::ShardsError;
+use super::status::{Event, EventKind, JobPhase, Status};
+use crate::shard::mailbox::ControlEnd;
+use crate::shard::snapshot::ShardSnapshot;
+use crate::source_client::{ClientConfig, HostPort, SocketOptions, SourceClient, SourceError};
+
+/// Time between two sets of checkpoints.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
+/// Time between two published snapshots.
+const PUBLISH_EVERY: Duration = Duration::from_millis(250);
+/// Time between two looks at the free space, and at the balance of the shards.
+const SPACE_EVERY: Duration = Duration::from_secs(2);
+const BALANCE_EVERY: Duration = Duration::from_secs(10);
+/// Time between two divisions of the throttle.
+const THROTTLE_EVERY: Duration = Duration::from_millis(500);
+/// Least time between two refreshes, whoever asks for them.
+const REFRESH_GAP: Duration = Duration::from_millis(500);
+/// Logs opened before events are looked at again: opening blocks.
+const OPENINGS_MAX: usize = 16;
+/// Partitions in one question.
+const QUESTION_PARTITIONS_MAX: usize = 2_000;
+
+/// What a job is to do.
+#[derive(Clone, Debug)]
+pub struct JobConfig {
+    /// Where the copy goes.
+    pub log_dir: PathBuf,
+    /// Settings.
+    pub mirror: MirrorConfig,
+    /// Where the source is.
+    pub bootstrap: Vec<HostPort>,
+    /// Which topics.
+    pub selector: TopicSelector,
+    /// Shards to start.
+    pub shards: usize,
+    /// Goes on after everything that the source had at the start is copied.
+    pub follow: bool,
+    /// Longest time for a clean stop.
+    pub stop_within: Duration,
+}
+
+/// Why a job did not run, or ended early. What was copied is kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// The log dir cannot be used.
+    #[error(transparent)]
+    LogDir(#[from] LogDirError),
+    /// The source cannot be reached at the start.
+    #[error(transparent)]
+    Source(SourceError),
+    /// The source has no topic that is to be copied.
+    #[error("no topic of the source is to be copied{}", Refusals(refused))]
+    NoTopics {
+        /// Topics that a pattern includes, and why they are not copied.
+        refused: Vec<(Arc<str>, &'static str)>,
+    },
+    /// The shards did not start.
+    #[error(transparent)]
+    Shards(#[from] ShardsError),
+    /// Another cluster answers at the source's addresses.
+    #[error(
+        "the source has become cluster {found}, the copy is of cluster {known}; check the \
+         bootstrap servers"
+    )]
+    OtherCluster {
+        /// Whose copy it is.
+        known: String,
+        /// Who answered.
+        found: String,
+    },
+    /// A shard's thread is gone.
+    #[error(
+        "shard {shard} has ended unexpectedly; see the log above; the copy is as after a crash"
+    )]
+    ShardLost {
+        /// Its index.
+        shard: usize,
+    },
+    /// The system gives no file descriptors to watch the shards.
+    #[error("the shards' mailboxes cannot be watched; raise the limit on open files (ulimit -n)")]
+    Watch(#[source] std::io::Error),
+}
+
+struct Refusals<'a>(&'a [(Arc<str>, &'static str)]);
+
+impl std::fmt::Display for Refusals<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const SHOWN_MAX: usize = 5;
+        for (index, (topic, why)) in self.0.iter().take(SHOWN_MAX).enumerate() {
+            write!(f, "{} {topic}: {why}", if index == 0 { ";" } else { "," })?;
+        }
+        if self.0.is_empty() {
+            f.write_str("; check the patterns (they are anchored), and this client's rights")?;
+        }
+        Ok(())
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything that the source had at the start is copied, or has failed.
+    CaughtUp,
+    /// It was asked to stop.
+    Stopped,
+    /// It was asked twice, or did not stop in time.
+    Aborted,
+}
+
+/// Outcome of a job.
+#[derive(Clone, Debug)]
+pub struct JobReport {
+    /// How it ended.
+    pub ended: Ended,
+    /// The next start finds a clean stop. Otherwise it recovers; nothing is lost.
+    pub clean: bool,
+    /// The last snapshot.
+    pub status: Arc<Status>,
+}
+
+/// What may be changed while a job runs.
+#[derive(Debug)]
+enum Change {
+    Throttle { rate: Option<u64>, partitions: ThrottledPartitions },
+}
+
+/// Watches and steers a job from any thread.
+#[derive(Clone, Debug)]
+pub struct JobHandle {
+    cancel: CancelHandle,
+    changes: mpsc::Sender<Change>,
+    status: watch::Receiver<Arc<Status>>,
+}
+
+impl JobHandle {
+    /// The first call asks for a clean stop, a second one gives that up.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// For [`super::cancel_on_signals`].
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.cancel.clone()
+    }
+
+    /// Changes the throttle: bytes a second (`None` for no limit), and what it holds for.
+    /// `false`: too many changes wait, or the job has ended.
+    pub fn set_throttle(&self, rate: Option<u64>, partitions: ThrottledPartitions) -> bool {
+        self.changes.try_send(Change::Throttle { rate, partitions }).is_ok()
+    }
+
+    /// The latest snapshot.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&self.status.borrow())
+    }
+
+    /// Snapshots as they come.
+    pub fn watch(&self) -> watch::Receiver<Arc<Status>> {
+        self.status.clone()
+    }
+}
+
+/// A shard as the job sees it.
+struct ShardPort {
+    end: ControlEnd,
+    /// Commands that found no room yet.
+    outbox: VecDeque<Command>,
+    /// It has answered [`Command::Stop`].
+    stopped: bool,
+    throttle: Option<Option<u64>>,
+    snapshot: ShardSnapshot,
+}
+
+/// When what is due next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Due {
+    refresh: Tick,
+    checkpoint: Tick,
+    publish: Tick,
+    space: Tick,
+    balance: Tick,
+    throttle: Tick,
+}
+
+/// The source as a whole.
+struct SourceHealth {
+    backoff: Backoff,
+    trouble: Option<Arc<str>>,
+    refreshing: bool,
+    refreshed_at: Tick,
+    refreshes: u64,
+}
+
+/// One job. [`Job::run`] is its whole life.
+pub struct Job {
+    config: JobConfig,
+    log_dir: LogDir,
+    topics: Topics,
+    copies: BTreeMap<PartitionKey, Copy>,
+    by_name: HashMap<TopicPartition, PartitionKey>,
+    next_key: u64,
+    brokers: Vec<BrokerAddress>,
+    silent_on_divergence: BTreeSet<BrokerId>,
+    source: Source,
+    health: SourceHealth,
+    shards: Vec<ShardPort>,
+    bells: Vec<AsyncFd<OwnedFd>>,
+    rebalancer: Rebalancer,
+    parked: bool,
+    free_bytes: u64,
+    phase: JobPhase,
+    due: Due,
+    origin: Instant,
+    events: VecDeque<Event>,
+    events_seen: u64,
+    changes: mpsc::Receiver<Change>,
+    cancel: CancelWatch,
+    published: watch::Sender<Arc<Status>>,
+    failure: Option<JobError>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job").field("log_dir", &self.log_dir.path()).finish_non_exhaustive()
+    }
+}
+
+/// Settings of the control path's client.
+fn client_config(config: &JobConfig) -> ClientConfig {
+    let mirror = &config.mirror;
+    ClientConfig {
+        client_id: mirror.client_id.clone(),
+        socket: SocketOptions {
+            connect_timeout: mirror.connection_setup_timeout,
+            receive_buffer_bytes: mirror.receive_buffer_bytes,
+            send_buffer_bytes: mirror.send_buffer_bytes,
+        },
+        request_timeout: mirror.request_timeout,
+        reconnect: reconnect(mirror),
+        ..ClientConfig::new(config.bootstrap.clone())
+    }
+}
+
+fn reconnect(mirror: &MirrorConfig) -> BackoffPolicy {
+    let least = Duration::from_millis(1);
+    BackoffPolicy::new(mirror.reconnect_backoff.max(least), mirror.reconnect_backoff_max.max(least))
+}
+
+impl Job {
+    /// Locks the log dir, reads the source's topics for the first time, and starts the
+    /// shards by `spawn`. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`JobError`]: what is wrong with directory, source, patterns or shards. A job that
+    /// follows starts without its source if the directory holds a copy already.
+    pub async fn start(
+        config: JobConfig,
+        spawn: impl FnOnce(&JobConfig) -> Result<Vec<ControlEnd>, ShardsError>,
+    ) -> Result<(Self, JobHandle), JobError> {
+        let mut log_dir = LogDir::open(&config.log_dir)?;
+        let mut client = SourceClient::new(client_config(&config));
+        let first = client.metadata(None).await;
+        match &first {
+            Ok(metadata) => log_dir.bind(metadata.cluster_id.as_deref())?,
+            Err(error) if !(config.follow && log_dir.has_copy()) => {
+                return Err(JobError::Source(error.clone()));
+            }
+            Err(_) => {}
+        }
+        let mut topics = Topics::default();
+        let refresh = first.as_ref().ok().map(|first| topics.refresh(first, &config.selector));
+        if refresh.as_ref().is_some_and(|refresh| refresh.changes.is_empty()) && !config.follow {
+            let refused = refusals(&topics);
+            return Err(JobError::NoTopics { refused });
+        }
+        let ends = spawn(&config)?;
+        let bells = ends.iter().map(watch_bell).collect::<std::io::Result<_>>();
+        let bells = bells.map_err(JobError::Watch)?;
+        let shards = ends.into_iter().map(|end| ShardPort {
+            end,
+            outbox: VecDeque::new(),
+            stopped: false,
+            throttle: None,
+            snapshot: ShardSnapshot::default(),
+        });
+        let (canceller, cancel) = cancellation();
+        let (change_sender, changes) = mpsc::channel(16);
+        let (published, status) = watch::channel(Arc::default());
+        let health = SourceHealth {
+            backoff: Backoff::new(reconnect(&config.mirror)),
+            trouble: None,
+            refreshing: false,
+            refreshed_at: Tick::ZERO,
+            refreshes: 0,
+        };
+        let mut job = Self {
+            log_dir,
+            topics,
+            copies: BTreeMap::new(),
+            by_name: HashMap::new(),
+            next_key: 0,
+            brokers: Vec::new(),
+            silent_on_divergence: BTreeSet::new(),
+            source: Source::start(client),
+            health,
+            shards: shards.collect(),
+            bells,
+            rebalancer: Rebalancer::default(),
+            parked: false,
+            free_bytes: 0,
+            phase: JobPhase::Starting,
+            due: Due::default(),
+            origin: Instant::now(),
+            events: VecDeque::new(),
+            events_seen: 0,
+            changes,
+            cancel,
+            published,
+            failure: None,
+            config,
+        };
+        job.begin(first, refresh);
+        Ok((job, JobHandle { cancel: canceller, changes: change_sender, status }))
+    }
+
+    fn begin(
+        &mut self,
+        first: Result<heliostat_core::protocol::Metadata, SourceError>,
+        refresh: Option<heliostat_core::mirror::topics::Refresh>,
+    ) {
+        for warning in self.log_dir.take_warnings() {
+            self.event(EventKind::Notice, None, &warning);
+        }
+        if self.log_dir.needs_recovery() {
+            let text = "the last process did not stop cleanly: logs are recovered as they open";
+            self.event(EventKind::Recovered, None, text);
+        }
+        match first {
+            Ok(metadata) => {
+                self.take_brokers(&metadata);
+                self.take_refresh(refresh.unwrap_or_default());
+            }
+            Err(error) => self.source_failed(&error),
+        }
+        self.phase = JobPhase::Copying;
+    }
+
+    /// Copies until it is told to stop, or everything is copied that was to be.
+    ///
+    /// # Errors
+    /// [`JobError`] if a shard died or another cluster answers; the copy is as after a
+    /// crash then, and the next start recovers it.
+    pub async fn run(mut self) -> Result<JobReport, JobError> {
+        let ended = loop {
+            self.step();
+            if self.failure.is_some() || self.cancel.now() == Cancel::Abort {
+                break Ended::Aborted;
+            }
+            if self.cancel.now() == Cancel::Stop {
+                break Ended::Stopped;
+            }
+            if !self.config.follow && self.is_caught_up() {
+                break Ended::CaughtUp;
+            }
+            self.wait().await;
+        };
+        self.close(ended).await
+    }
+
+    /// Waits for the next event and takes it in.
+    async fn wait(&mut self) {
+        let deadline = self.origin + self.next_deadline().since(Tick::ZERO);
+        tokio::select! {
+            biased;
+            _ = self.cancel.changed() => {}
+            shard = rung(&self.bells) => self.take_reports(shard),
+            answer = self.source.answer() => self.take_answer(answer),
+            Some(change) = self.changes.recv() => self.take_change(change),
+            () = tokio::time::sleep_until(deadline) => {}
+        }
+    }
+
+    fn take_change(&mut self, change: Change) {
+        let Change::Throttle { rate, partitions } = change;
+        self.config.mirror.throttled_rate = rate;
+        self.config.mirror.throttled = partitions;
+        let throttled: Vec<_> = self
+            .copies
+            .values()
+            .filter_map(|copy| Some((copy.phase.shard()?, copy.key, copy.at.clone())))
+            .collect();
+        for (shard, key, at) in throttled {
+            let throttled = self.config.mirror.throttled.contains(&at);
+            self.command(shard, Command::SetThrottled { key, throttled });
+        }
+        self.due.throttle = Tick::ZERO;
+    }
+
+    /// Everything that is due.
+    fn step(&mut self) {
+        let now = self.now();
+        if now >= self.due.refresh && !self.health.refreshing {
+            self.health.refreshing = self.source.ask(Question::Metadata).is_ok();
+            self.due.refresh = now.after(self.config.mirror.metadata_refresh);
+        }
+        if now >= self.due.space {
+            self.due.space = now.after(SPACE_EVERY);
+            self.look_at_space();
+        }
+        self.ask_what_is_due(now);
+        self.open_what_is_due(now);
+        if now >= self.due.throttle {
+            self.due.throttle = now.after(THROTTLE_EVERY);
+            self.divide_throttle();
+        }
+        if now >= self.due.balance {
+            self.due.balance = now.after(BALANCE_EVERY);
+            self.balance();
+        }
+        if now >= self.due.checkpoint {
+            self.due.checkpoint = now.after(CHECKPOINT_EVERY);
+            self.write_checkpoints();
+        }
+        self.flush_outboxes();
+        if now >= self.due.publish {
+            self.due.publish = now.after(PUBLISH_EVERY);
+            self.publish();
+        }
+    }
+
+    fn next_deadline(&self) -> Tick {
+        let Due { refresh, checkpoint, publish, space, balance, throttle } = self.due;
+        let fixed = [refresh, checkpoint, publish, space, balance, throttle];
+        // An outbox that is full is tried again at the next publication at the latest.
+        let copies = self.copies.values().filter_map(|copy| match copy.phase {
+            Phase::Asks { due, asked: false, .. } | Phase::Opens { due, .. } => Some(due),
+            _ => None,
+        });
+        let least = fixed.into_iter().chain(copies).min().unwrap_or(Tick::ZERO);
+        least.max(self.now())
+    }
+
+    fn now(&self) -> Tick {
+        Tick::ZERO.after(self.origin.elapsed())
+    }
+
+    fn is_caught_up(&self) -> bool {
+        self.health.refreshes > 0
+            && !self.copies.is_empty()
+            && self.copies.values().all(Copy::reached_target)
+    }
+
+    fn policy(&self) -> Policy {
+        Policy {
+            gap: self.config.mirror.gap_policy,
+            unclean_leader_election: self.config.mirror.unclean_leader_election,
+        }
+    }
+
+    /// A command for a shard, in order behind those that wait.
+    fn command(&mut self, shard: usize, command: Command) {
+        if let Some(port) = self.shards.get_mut(shard) {
+            port.outbox.push_back(command);
+        }
+    }
+
+    fn flush_outboxes(&mut self) {
+        for (index, port) in self.shards.iter_mut().enumerate() {
+            while let Some(command) = port.outbox.pop_front() {
+                match port.end.try_send(command) {
+                    Ok(()) => {}
+                    Err(Some(command)) => {
+                        port.outbox.push_front(command);
+                        break;
+                    }
+                    Err(None) if port.stopped => break,
+                    Err(None) => {
+                        self.failure.get_or_insert(JobError::ShardLost { shard: index });
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes note of something that an operator should see.
+    fn event(&mut self, kind: EventKind, partition: Option<&TopicPartition>, text: &str) {
+        let place = partition.map(ToString::to_string).unwrap_or_default();
+        match kind {
+            EventKind::Gap | EventKind::Truncated | EventKind::Failed | EventKind::BadBatch => {
+                tracing::warn!(partition = place, "{text}");
+            }
+            _ => tracing::info!(partition = place, "{text}"),
+        }
+        if self.events.len() >= super::status::EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events_seen += 1;
+        self.events.push_back(Event {
+            time_ms: super::log_dir::now_ms(),
+            kind,
+            partition: partition.cloned(),
+            text: Arc::from(text),
+        });
+    }
+}
+
+#[expect(deprecated, reason = "its successor is unsafe; this fd is owned and never exchanged")]
+fn watch_bell(end: &ControlEnd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(end.bell().try_clone_to_owned()?)
+}
+
+/// Topics that a pattern includes and that are not copied.
+fn refusals(topics: &Topics) -> Vec<(Arc<str>, &'static str)> {
+    let refusal = |(topic, selection): (&Arc<str>, &heliostat_core::select::Selection)| {
+        Some((Arc::clone(topic), selection.refusal()?))
+    };
+    topics.refused().iter().filter_map(refusal).collect()
+}
+
+/// The first shard that has something to say.
+async fn rung(bells: &[AsyncFd<OwnedFd>]) -> usize {
+    std::future::poll_fn(|cx| {
+        for (index, bell) in bells.iter().enumerate() {
+            if let Poll::Ready(Ok(mut guard)) = bell.poll_read_ready(cx) {
+                guard.clear_ready();
+                return Poll::Ready(index);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// What holds a partition up, in words.
+pub(super) fn trouble_text(trouble: &Trouble) -> Arc<str> {
+    match trouble {
+        Trouble::Source(code) => Arc::from(format!("the source answers {code}")),
+        Trouble::NoLeader => Arc::from("the partition has no leader at the source"),
+        Trouble::Connection(reason) => Arc::clone(reason),
+        Trouble::Refused(error) => Arc::from(format!("fetched again: {error}")),
+    }
+}
+
+/// Random enough for back-offs and seeds.
+pub(super) fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! Opening logs and giving them to shards; room on the disk; balance; throttle.
+
+use std::sync::Arc;
+
+use heliostat_core::engine::message::{AddPartition, Command, Leader, PartitionKey};
+use heliostat_core::log::gaps::GapKind;
+use heliostat_core::log::partition::{PartitionLog, RecoveredLog};
+use heliostat_core::log::recovery::{CutReason, LogOpenError, OpenReport};
+use heliostat_core::log::store::StoreError;
+use heliostat_core::mirror::placement::{Placed, choose};
+use heliostat_core::mirror::returned::{ATTEMPTS_MAX, CopyEnds};
+use heliostat_core::mirror::throttle_split::split;
+use heliostat_core::protocol::TopicIdentity;
+use heliostat_core::time::Tick;
+use heliostat_core::types::{BrokerId, LeaderEpoch, Offset};
+use rustix::io::Errno;
+
+use super::super::copy::{Opening, Phase, Then};
+use super::super::status::EventKind;
+use super::reports::asks_epoch;
+use super::{Job, OPENINGS_MAX, random};
+
+/// Free space that has to come back, beyond the limit, before anything goes on.
+const ROOM_BYTES: u64 = 64 << 20;
+
+impl Job {
+    pub(super) fn open_what_is_due(&mut self, now: Tick) {
+        if self.parked {
+            return;
+        }
+        let is_due = |phase: &Phase| matches!(phase, Phase::Opens { due, .. } if *due <= now);
+        let due = self.copies.values().filter(|copy| is_due(&copy.phase));
+        let keys: Vec<_> = due.map(|copy| copy.key).take(OPENINGS_MAX).collect();
+        for key in keys {
+            match self.open(key) {
+                Ok(log) => self.hand_over(key, log),
+                Err(error) => self.open_failed(key, &error),
+            }
+        }
+    }
+
+    fn open(&mut self, key: PartitionKey) -> Result<RecoveredLog, LogOpenError> {
+        let Some((at, topic_id, how)) = self.copies.get(&key).and_then(|copy| match &copy.phase {
+            Phase::Opens { how, .. } => Some((copy.at.clone(), copy.topic_id, how.clone())),
+            _ => None,
+        }) else {
+            unreachable!("only a partition that is to be opened gets here")
+        };
+        let config = self.config.mirror.log;
+        let own_id = self.log_dir.adopt_id(&at.topic, topic_id)?;
+        let record = match &how {
+            Opening::Whole => None,
+            Opening::Truncated { record, .. } => Some(record.clone()),
+            Opening::Reset { record, .. } => record.clone(),
+        };
+        if let Some(record) = record {
+            let (kind, from, to) = (record.kind, record.from, record.to);
+            let reason = Arc::clone(&record.reason);
+            self.log_dir.record_gap(record)?;
+            let (kind, what) = match kind {
+                GapKind::Gap => (EventKind::Gap, "gap"),
+                GapKind::Truncation => (EventKind::Truncated, "truncation"),
+            };
+            let text = format!("{what} of offsets {from} to {to} (exclusive): {reason}");
+            self.event(kind, Some(&at), &text);
+        }
+        let (log, report) = match how {
+            Opening::Reset { start, .. } => {
+                let log = self.log_dir.reset_log(&at, own_id, config, start)?;
+                (log, OpenReport::default())
+            }
+            Opening::Whole => self.log_dir.open_log(&at, own_id, config, None)?,
+            Opening::Truncated { to, .. } => {
+                self.log_dir.open_log(&at, own_id, config, Some(to))?
+            }
+        };
+        if let Some(text) = recovered_text(&report) {
+            self.event(EventKind::Recovered, Some(&at), &text);
+        }
+        Ok(log)
+    }
+
+    /// An open log goes to a shard, unless the source has to be asked about it first.
+    fn hand_over(&mut self, key: PartitionKey, log: RecoveredLog) {
+        let now = self.now();
+        let placed = self.placed();
+        let shards = self.shards.len();
+        let Some(copy) = self.copies.get_mut(&key) else { return };
+        copy.ends = CopyEnds { log_start: log.log_start, log_end: log.log_end };
+        copy.recovery_point = log.recovery_point;
+        copy.epochs.clone_from(&log.epochs);
+        let unknown = Leader { broker: BrokerId::NONE, epoch: LeaderEpoch::NONE };
+        let leader = self.topics.leader(&copy.at).unwrap_or(unknown);
+        if self.silent_on_divergence.contains(&leader.broker) && !copy.epoch_checked {
+            copy.phase = asks_epoch(copy, now);
+            if matches!(copy.phase, Phase::Asks { .. }) {
+                return;
+            }
+        }
+        let wanted = copy.wanted_shard.take().filter(|shard| *shard < shards);
+        let shard = wanted.unwrap_or_else(|| choose(&placed, shards));
+        copy.phase = Phase::Active { shard };
+        let log = PartitionLog::new(log);
+        copy.size_bytes = log.size_bytes();
+        let topic = TopicIdentity { name: Arc::clone(&copy.at.topic), id: copy.topic_id };
+        let add = AddPartition {
+            key,
+            topic,
+            index: copy.at.partition,
+            log,
+            leader: copy.source(leader),
+            throttled: self.config.mirror.throttled.contains(&copy.at),
+        };
+        let at = copy.at.clone();
+        if wanted.is_some() {
+            self.event(EventKind::Moved, Some(&at), &format!("moves to shard {shard}"));
+        }
+        self.command(shard, Command::Add(Box::new(add)));
+    }
+
+    fn open_failed(&mut self, key: PartitionKey, error: &LogOpenError) {
+        let now = self.now();
+        let text: Arc<str> = Arc::from(with_sources(error));
+        let Some(copy) = self.copies.get_mut(&key) else { return };
+        match error {
+            LogOpenError::Store(error) if is_no_room(error) => copy.phase = Phase::NoRoom,
+            LogOpenError::Store(_) => {
+                let (attempts, retry) = copy.on_failure(now, random(), Arc::clone(&text));
+                match &mut copy.phase {
+                    Phase::Opens { due, .. } if attempts < ATTEMPTS_MAX => *due = retry,
+                    _ => self.fail(key, text),
+                }
+            }
+            _ => self.fail(key, text),
+        }
+    }
+
+    /// Partitions with a shard, as placement wants them.
+    fn placed(&self) -> Vec<Placed<PartitionKey>> {
+        let placed = self.copies.values().filter_map(|copy| {
+            let behind = copy.high_watermark().max(copy.target.unwrap_or(Offset::NONE));
+            Some(Placed {
+                key: copy.key,
+                shard: copy.phase.shard()?,
+                bytes_per_second: copy.rate.per_second(),
+                backlog: behind.records_since(copy.ends.log_end),
+            })
+        });
+        placed.collect()
+    }
+
+    pub(super) fn balance(&mut self) {
+        let mut placed = self.placed();
+        // What is on its way somewhere counts where it goes, and is not moved again.
+        for one in &mut placed {
+            let phase = self.copies.get(&one.key).map(|copy| &copy.phase);
+            if let Some(Phase::Leaving { then: Then::Move(to), .. }) = phase {
+                one.shard = *to;
+            }
+        }
+        if let Some((key, shard)) = self.rebalancer.look(&placed, self.shards.len())
+            && matches!(self.copies.get(&key).map(|c| &c.phase), Some(Phase::Active { .. }))
+        {
+            self.leave(key, Then::Move(shard));
+        }
+    }
+
+    pub(super) fn divide_throttle(&mut self) {
+        let rates: Vec<Option<u64>> = match self.config.mirror.throttled_rate {
+            None => vec![None; self.shards.len()],
+            Some(rate) => {
+                let mut is_hungry = vec![false; self.shards.len()];
+                for copy in self.copies.values() {
+                    let is_behind =
+                        copy.high_watermark() > copy.ends.log_end || copy.progress.is_none();
+                    if let Some(shard) = copy.phase.shard()
+                        && is_behind
+                        && self.config.mirror.throttled.contains(&copy.at)
+                        && let Some(hungry) = is_hungry.get_mut(shard)
+                    {
+                        *hungry = true;
+                    }
+                }
+                split(rate, &is_hungry).into_iter().map(Some).collect()
+            }
+        };
+        for (shard, rate) in rates.into_iter().enumerate() {
+            let Some(port) = self.shards.get_mut(shard) else { continue };
+            // No limit is what a shard starts with.
+            if port.throttle.unwrap_or(None) != rate {
+                port.throttle = Some(rate);
+                self.command(shard, Command::SetThrottleRate(rate));
+            }
+        }
+    }
+
+    pub(super) fn look_at_space(&mut self) {
+        let Ok(space) = self.log_dir.space() else { return };
+        self.free_bytes = space.free_bytes;
+        let min = self.config.mirror.free_min_bytes;
+        let enough = min.saturating_add(ROOM_BYTES.min(space.total_bytes / 100));
+        let parked = if self.parked { space.free_bytes < enough } else { space.free_bytes < min };
+        if parked != self.parked {
+            self.parked = parked;
+            let text = if parked {
+                format!(
+                    "free space of {} is {} bytes, below log.dir.free.min.bytes={min}: nothing is \
+                     fetched until there is room; nothing is lost",
+                    self.log_dir.path().display(),
+                    space.free_bytes
+                )
+            } else {
+                "there is room again: fetching goes on".to_owned()
+            };
+            self.event(EventKind::Space, None, &text);
+            for shard in 0..self.shards.len() {
+                self.command(shard, Command::SetParked(parked));
+            }
+        }
+        if !self.parked && space.free_bytes >= enough {
+            let now = self.now();
+            for copy in self.copies.values_mut() {
+                if copy.phase == Phase::NoRoom {
+                    copy.phase = Phase::Opens { how: Opening::Whole, due: now };
+                }
+            }
+        }
+    }
+}
+
+fn is_no_room(error: &StoreError) -> bool {
+    [Errno::NOSPC, Errno::DQUOT].iter().any(|errno| errno.raw_os_error() == error.errno)
+}
+
+fn with_sources(error: &LogOpenError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// What a crash had left, in words.
+fn recovered_text(report: &OpenReport) -> Option<String> {
+    let mut parts = Vec::new();
+    if let Some(cut) = &report.cut {
+        let what = match &cut.reason {
+            CutReason::Truncation | CutReason::Preallocated => None,
+            CutReason::Torn(damage) => Some(damage.to_string()),
+            CutReason::Gap { next_base } => Some(format!("the next segment begins at {next_base}")),
+        };
+        if let Some(what) = what {
+            parts.push(format!("cut at offset {} ({} bytes): {what}", cut.from, cut.bytes));
+        }
+    }
+    if !report.rebuilt.is_empty() {
+        parts.push(format!("made anew: {}", report.rebuilt.join(", ")));
+    }
+    if let Some(point) = report.recovery_point_above_end {
+        parts.push(format!("the recovery point {point} was behind the end"));
+    }
+    if let Some(end) = report.ended_below_start {
+        parts.push(format!("it ended at {end}, below its start: all of it was removed"));
+    }
+    (!parts.is_empty()).then(|| format!("recovered; {}", parts.join("; ")))
+}

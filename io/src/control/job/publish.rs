@@ -1,0 +1,77 @@
+//! Snapshots of a job.
+
+use std::sync::Arc;
+
+use heliostat_core::log::gaps::GapKind;
+use heliostat_core::types::Offset;
+
+use super::super::copy::Copy;
+use super::super::status::{JobPhase, PartitionState, PartitionStatus, Status, Totals};
+use super::{Job, refusals};
+use crate::shard::snapshot::ShardSnapshot;
+
+impl Job {
+    pub(super) fn publish(&mut self) {
+        let now = self.now();
+        if self.phase == JobPhase::Copying && self.is_caught_up() {
+            self.phase = JobPhase::Following;
+        }
+        let mut partitions: Vec<PartitionStatus> =
+            self.copies.values().map(|copy: &Copy| copy.status(now)).collect();
+        partitions.sort_by(|a, b| a.partition.cmp(&b.partition));
+        let mut shards = ShardSnapshot::default();
+        for port in &mut self.shards {
+            if let Some(snapshot) = port.end.latest_snapshot() {
+                port.snapshot = snapshot;
+            }
+            shards.add(&port.snapshot);
+        }
+        let gaps = self.log_dir.gaps();
+        let truncations = gaps.iter().filter(|gap| gap.kind == GapKind::Truncation).count();
+        let totals = Totals { gaps: gaps.len() - truncations, truncations, ..totals(&partitions) };
+        let failing = self.health.backoff.failing_since().map(|since| now.since(since));
+        let status = Status {
+            phase: self.phase,
+            source_cluster: self.log_dir.source_cluster().map(Arc::from),
+            source_trouble: self
+                .health
+                .trouble
+                .clone()
+                .map(|text| (text, failing.unwrap_or_default())),
+            parked: self.parked,
+            free_bytes: self.free_bytes,
+            elapsed: self.origin.elapsed(),
+            totals,
+            partitions,
+            refused: refusals(&self.topics),
+            events: self.events.clone(),
+            events_seen: self.events_seen,
+            shards,
+            shard_count: self.shards.len(),
+        };
+        self.published.send_replace(Arc::new(status));
+    }
+}
+
+fn totals(partitions: &[PartitionStatus]) -> Totals {
+    let mut totals = Totals { partitions: partitions.len(), ..Totals::default() };
+    for partition in partitions {
+        let is_failed = partition.state == PartitionState::Failed;
+        let is_caught_up = partition.source_high_watermark >= Offset::ZERO
+            && partition.lag_records == 0
+            && partition.state == PartitionState::Mirroring;
+        totals.failed += usize::from(is_failed);
+        totals.caught_up += usize::from(is_caught_up);
+        totals.lag_records += partition.lag_records;
+        totals.lag_bytes = totals.lag_bytes.saturating_add(partition.lag_bytes);
+        totals.lag = totals.lag.max(partition.lag);
+        if !is_failed {
+            let target = partition.target.unwrap_or(Offset::ZERO);
+            totals.left_records += target.records_since(partition.log_end);
+        }
+        totals.size_bytes += partition.size_bytes;
+        totals.bytes_appended += partition.bytes_appended;
+        totals.bytes_per_second += partition.bytes_per_second;
+    }
+    totals
+}

@@ -1,0 +1,499 @@
+//! The log dir of a copy: whose it is, its checkpoints, its record of gaps, opening logs.
+//!
+//! Order of durability: a gap is recorded before the log is reset; a log is open, and its
+//! recovery point written, before it is appended to; the clean stop's marker is removed
+//! before the first log is opened and written after the last checkpoint.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use heliostat_core::log::checkpoint::{self, OffsetCheckpoint};
+use heliostat_core::log::config::LogConfig;
+use heliostat_core::log::disk::LogPath;
+use heliostat_core::log::gaps::{self, GapFile, GapRecord};
+use heliostat_core::log::meta_properties::MetaProperties;
+use heliostat_core::log::partition::RecoveredLog;
+use heliostat_core::log::recovery::{self, LogOpenError, OpenOptions, OpenReport};
+use heliostat_core::log::store::{ColdStore, StoreError};
+use heliostat_core::log::{FileKind, FormatError, names};
+use heliostat_core::mirror::own_ids::{self, OwnIds};
+use heliostat_core::types::{BrokerId, Offset, TopicId, TopicPartition};
+use uuid::Uuid;
+
+use crate::disk::{DiskSpace, FileStore, LockError, LogDirLock, disk_space};
+
+/// Our key in `meta.properties`: the cluster that was copied.
+const SOURCE_CLUSTER_KEY: &str = "mirror.source.cluster.id";
+/// Value of it while the source has not said.
+const SOURCE_UNKNOWN: &str = "unknown";
+/// Node ID of a copy that is nobody's yet.
+const NODE: BrokerId = BrokerId(1);
+/// Contents of the clean stop's marker as newer brokers write it; older ones look only
+/// whether it is there.
+const CLEAN_MARKER: &str = r#"{"version":0,"brokerEpoch":-1}"#;
+/// Files at the top of the log dir are small; what is larger is not ours.
+const TOP_FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Why a log dir cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogDirError {
+    /// The directory cannot be made.
+    #[error("log dir {dir} cannot be made: {source}; name a directory that this user may write")]
+    Create {
+        /// The log dir.
+        dir: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Somebody uses it, or it cannot be written.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// It holds something else.
+    #[error(
+        "log dir {dir} is a Kafka broker's and no copy; name another directory, or an empty one"
+    )]
+    NotACopy {
+        /// The log dir.
+        dir: PathBuf,
+    },
+    /// It holds the copy of another cluster.
+    #[error(
+        "log dir {dir} holds a copy of cluster {found}, the source is cluster {source_cluster}; \
+         name another directory, or the right bootstrap servers"
+    )]
+    OtherSource {
+        /// The log dir.
+        dir: PathBuf,
+        /// Whose copy it holds.
+        found: String,
+        /// The source at hand.
+        source_cluster: String,
+    },
+    /// A file at its top is damaged.
+    #[error("log dir {dir}: {source}; restore the file, or remove it if you know why it is so")]
+    Format {
+        /// The log dir.
+        dir: PathBuf,
+        /// What is wrong.
+        source: FormatError,
+    },
+    /// The system refused.
+    #[error("log dir {dir}: {source}")]
+    Store {
+        /// The log dir.
+        dir: PathBuf,
+        /// What it refused.
+        source: StoreError,
+    },
+}
+
+/// Offsets of one partition for the three checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) log_start: Offset,
+    /// Durable below.
+    pub(super) recovery_point: Offset,
+    pub(super) high_watermark: Offset,
+}
+
+/// A log dir that this process holds.
+#[derive(Debug)]
+pub struct LogDir {
+    root: PathBuf,
+    store: FileStore,
+    meta: Option<MetaProperties>,
+    clean: bool,
+    recovery_points: OffsetCheckpoint,
+    log_starts: OffsetCheckpoint,
+    high_watermarks: OffsetCheckpoint,
+    dirty: bool,
+    gaps: Vec<GapRecord>,
+    own_ids: OwnIds,
+    /// Directories that the last process may not have closed, and that were not opened yet.
+    unvouched: BTreeSet<String>,
+    warnings: Vec<String>,
+    _lock: LogDirLock,
+}
+
+impl LogDir {
+    /// Makes the directory if needed, locks it, and reads what is at its top. The clean
+    /// stop's marker is gone afterwards.
+    ///
+    /// # Errors
+    /// [`LogDirError`] with the remedy.
+    pub fn open(root: &Path) -> Result<Self, LogDirError> {
+        let dir = || root.to_path_buf();
+        std::fs::create_dir_all(root)
+            .map_err(|source| LogDirError::Create { dir: dir(), source })?;
+        let lock = LogDirLock::acquire(root)?;
+        let mut it = Self {
+            root: dir(),
+            store: FileStore::new(root),
+            meta: None,
+            clean: false,
+            recovery_points: OffsetCheckpoint::new(),
+            log_starts: OffsetCheckpoint::new(),
+            high_watermarks: OffsetCheckpoint::new(),
+            dirty: false,
+            gaps: Vec::new(),
+            own_ids: OwnIds::new(),
+            unvouched: BTreeSet::new(),
+            warnings: Vec::new(),
+            _lock: lock,
+        };
+        it.load()?;
+        Ok(it)
+    }
+
+    fn load(&mut self) -> Result<(), LogDirError> {
+        let entries = self.store.list("").map_err(|error| self.refused(error))?;
+        let partitions: BTreeSet<String> = entries
+            .iter()
+            .filter(|entry| entry.is_dir && TopicPartition::from_dir_name(&entry.name).is_some())
+            .map(|entry| entry.name.clone())
+            .collect();
+        if let Some(bytes) = self.read(names::META_PROPERTIES)? {
+            let meta = MetaProperties::decode(&bytes).map_err(|error| self.broken(error))?;
+            self.meta = Some(meta);
+        }
+        let is_copy = self.meta.as_ref().is_some_and(|m| m.other.contains_key(SOURCE_CLUSTER_KEY));
+        if !is_copy && (self.meta.is_some() || !partitions.is_empty()) {
+            return Err(LogDirError::NotACopy { dir: self.root.clone() });
+        }
+        self.clean = self.read(names::CLEAN_SHUTDOWN)?.is_some();
+        let marker = top(names::CLEAN_SHUTDOWN);
+        self.store.remove(&marker).map_err(|error| self.refused(error))?;
+        if !self.clean {
+            self.unvouched = partitions;
+        }
+        self.recovery_points =
+            self.read_offsets(names::RECOVERY_POINT_CHECKPOINT, FileKind::RecoveryPointCheckpoint)?;
+        self.log_starts =
+            self.read_offsets(names::LOG_START_CHECKPOINT, FileKind::LogStartCheckpoint)?;
+        self.high_watermarks =
+            self.read_offsets(names::REPLICATION_CHECKPOINT, FileKind::ReplicationCheckpoint)?;
+        if let Some(bytes) = self.read(names::MIRROR_TOPICS)? {
+            self.own_ids = own_ids::decode(&bytes).map_err(|error| self.broken(error))?;
+        }
+        self.load_gaps()
+    }
+
+    fn load_gaps(&mut self) -> Result<(), LogDirError> {
+        let Some(bytes) = self.read(names::MIRROR_GAPS)? else { return Ok(()) };
+        let file = GapFile::decode(&bytes).map_err(|error| self.broken(error))?;
+        self.gaps = file.records;
+        if file.torn_bytes > 0 {
+            let path = top(names::MIRROR_GAPS);
+            let cut = self.store.set_len(&path, file.valid_bytes);
+            cut.map_err(|error| self.refused(error))?;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint that cannot be read costs a longer recovery and no data.
+    fn read_offsets(
+        &mut self,
+        name: &'static str,
+        kind: FileKind,
+    ) -> Result<OffsetCheckpoint, LogDirError> {
+        let bytes = self.read(name)?.unwrap_or_default();
+        Ok(checkpoint::decode_offsets(kind, &bytes).unwrap_or_else(|error| {
+            self.warnings.push(format!("{error}; the file is made anew"));
+            OffsetCheckpoint::new()
+        }))
+    }
+
+    fn read(&self, name: &'static str) -> Result<Option<Vec<u8>>, LogDirError> {
+        self.store.read(&top(name), TOP_FILE_BYTES_MAX).map_err(|error| self.refused(error))
+    }
+
+    fn refused(&self, source: StoreError) -> LogDirError {
+        LogDirError::Store { dir: self.root.clone(), source }
+    }
+
+    fn broken(&self, source: FormatError) -> LogDirError {
+        LogDirError::Format { dir: self.root.clone(), source }
+    }
+
+    /// Holds the log dir against the cluster at hand, and makes it that cluster's copy if
+    /// it is new. `None`: the source did not say.
+    ///
+    /// # Errors
+    /// [`LogDirError::OtherSource`] if it holds another cluster's copy.
+    pub fn bind(&mut self, source_cluster: Option<&str>) -> Result<(), LogDirError> {
+        let found = self.source_cluster().map(str::to_owned);
+        match (found, source_cluster) {
+            (Some(found), Some(source)) if found != source => {
+                let (dir, source_cluster) = (self.root.clone(), source.to_owned());
+                return Err(LogDirError::OtherSource { dir, found, source_cluster });
+            }
+            (Some(_), _) => return Ok(()),
+            (None, _) => {}
+        }
+        let mut meta = self.meta.take().unwrap_or_else(|| {
+            MetaProperties::new(TopicId(Uuid::new_v4()).to_string(), NODE, Uuid::new_v4())
+        });
+        let value = source_cluster.unwrap_or(SOURCE_UNKNOWN).to_owned();
+        meta.other.insert(SOURCE_CLUSTER_KEY.to_owned(), value);
+        let written = self.store.replace(&top(names::META_PROPERTIES), meta.encode().as_bytes());
+        self.meta = Some(meta);
+        written.map_err(|error| self.refused(error))
+    }
+
+    /// The cluster whose copy it holds; `None` if it is new, or the source never said.
+    pub fn source_cluster(&self) -> Option<&str> {
+        let value = self.meta.as_ref()?.other.get(SOURCE_CLUSTER_KEY)?;
+        (value != SOURCE_UNKNOWN).then_some(value.as_str())
+    }
+
+    /// Whether it already holds a copy.
+    pub fn has_copy(&self) -> bool {
+        self.meta.is_some()
+    }
+
+    /// Whether the last process stopped cleanly.
+    pub fn was_clean(&self) -> bool {
+        self.clean
+    }
+
+    /// Whether there are logs that the last process may not have closed.
+    pub(super) fn needs_recovery(&self) -> bool {
+        !self.unvouched.is_empty()
+    }
+
+    /// What was odd about it and did not matter; taken once.
+    pub(super) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// Everything that was recorded as lost or cut, oldest first.
+    pub fn gaps(&self) -> &[GapRecord] {
+        &self.gaps
+    }
+
+    /// Whether there is a directory of this partition.
+    pub(super) fn has_partition(&self, partition: &TopicPartition) -> bool {
+        self.root.join(partition.to_string()).is_dir()
+    }
+
+    /// Room of its file system.
+    ///
+    /// # Errors
+    /// From the system.
+    pub fn space(&self) -> io::Result<DiskSpace> {
+        disk_space(&self.root)
+    }
+
+    /// The ID that the copy's files carry for a topic of the source. A source without IDs
+    /// gets one made up; a topic that has got an ID since takes it over.
+    ///
+    /// # Errors
+    /// [`StoreError`] from the system; it may be called again.
+    pub(super) fn adopt_id(
+        &mut self,
+        topic: &Arc<str>,
+        source_id: TopicId,
+    ) -> Result<TopicId, StoreError> {
+        let own = self.own_ids.get(topic).copied();
+        match (source_id.known(), own) {
+            (Some(id), None) => Ok(id),
+            (None, Some(own)) => Ok(own),
+            (None, None) => {
+                let own = TopicId(Uuid::new_v4());
+                self.own_ids.insert(Arc::clone(topic), own);
+                self.write_own_ids().map(|()| own)
+            }
+            (Some(id), Some(_)) => {
+                let contents = checkpoint::encode_partition_metadata(id);
+                for entry in self.store.list("")? {
+                    let partition = TopicPartition::from_dir_name(&entry.name);
+                    if entry.is_dir && partition.is_some_and(|p| p.topic == *topic) {
+                        let dir = Arc::from(entry.name);
+                        let path = LogPath { dir, name: names::PARTITION_METADATA.to_owned() };
+                        self.store.replace(&path, contents.as_bytes())?;
+                    }
+                }
+                self.own_ids.remove(topic);
+                self.write_own_ids().map(|()| id)
+            }
+        }
+    }
+
+    fn write_own_ids(&mut self) -> Result<(), StoreError> {
+        let contents = own_ids::encode(&self.own_ids);
+        self.store.replace(&top(names::MIRROR_TOPICS), contents.as_bytes())
+    }
+
+    fn options(
+        &self,
+        partition: &TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+    ) -> OpenOptions {
+        let known = |map: &OffsetCheckpoint| map.get(partition).copied();
+        OpenOptions {
+            config,
+            topic_id,
+            clean: !self.unvouched.contains(&partition.to_string()),
+            recovery_point: known(&self.recovery_points).unwrap_or(Offset::ZERO),
+            log_start: known(&self.log_starts),
+            truncate_to: None,
+            now_ms: now_ms(),
+        }
+    }
+
+    /// Opens a partition's log, cut to `truncate_to` if given. Its recovery point is
+    /// written before this returns if the log was cut.
+    ///
+    /// # Errors
+    /// [`LogOpenError`], nothing was cut then.
+    pub(super) fn open_log(
+        &mut self,
+        partition: &TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        truncate_to: Option<Offset>,
+    ) -> Result<(RecoveredLog, OpenReport), LogOpenError> {
+        let options = OpenOptions { truncate_to, ..self.options(partition, topic_id, config) };
+        let dir = partition.to_string();
+        let opened = recovery::open(&mut self.store, &dir, &options)?;
+        self.opened(partition, &opened.0)?;
+        Ok(opened)
+    }
+
+    /// Removes what the log holds; it begins at `start` from now on.
+    ///
+    /// # Errors
+    /// As [`Self::open_log`].
+    pub(super) fn reset_log(
+        &mut self,
+        partition: &TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        start: Offset,
+    ) -> Result<RecoveredLog, LogOpenError> {
+        let options = self.options(partition, topic_id, config);
+        let dir = partition.to_string();
+        let (log, _) = recovery::reset(&mut self.store, &dir, start, &options)?;
+        self.opened(partition, &log)?;
+        Ok(log)
+    }
+
+    fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) -> Result<(), StoreError> {
+        self.unvouched.remove(&partition.to_string());
+        let before = self.recovery_points.get(partition).copied();
+        let high_watermark = self.high_watermarks.get(partition).copied().unwrap_or(Offset::ZERO);
+        self.note(
+            partition,
+            Ends {
+                log_start: log.log_start,
+                recovery_point: log.recovery_point,
+                high_watermark: high_watermark.min(log.log_end).max(log.log_start),
+            },
+        );
+        // A higher point in the file would vouch for what is appended next. A log that
+        // does not begin at 0 must be known to do so before it holds anything.
+        let moved_back = before.is_some_and(|before| before > log.recovery_point);
+        if moved_back || (before.is_none() && log.log_start > Offset::ZERO) {
+            self.write_checkpoints()?;
+        }
+        Ok(())
+    }
+
+    /// The next opening of the partition must not trust its files: its log failed.
+    pub(super) fn distrust(&mut self, partition: &TopicPartition) {
+        self.unvouched.insert(partition.to_string());
+    }
+
+    /// Takes over a partition's offsets; they are written by [`Self::write_checkpoints`].
+    pub(super) fn note(&mut self, partition: &TopicPartition, ends: Ends) {
+        let mut set = |map: fn(&mut Self) -> &mut OffsetCheckpoint, value: Offset| {
+            let old = map(self).insert(partition.clone(), value);
+            self.dirty |= old != Some(value);
+        };
+        set(|it| &mut it.recovery_points, ends.recovery_point);
+        set(|it| &mut it.log_starts, ends.log_start);
+        set(|it| &mut it.high_watermarks, ends.high_watermark);
+    }
+
+    /// Writes the checkpoints if something changed. Durable on return.
+    ///
+    /// # Errors
+    /// [`StoreError`] from the system; the old checkpoints still stand and are right.
+    pub(super) fn write_checkpoints(&mut self) -> Result<(), StoreError> {
+        if !self.dirty {
+            return Ok(());
+        }
+        for (name, kind, offsets) in [
+            (names::LOG_START_CHECKPOINT, FileKind::LogStartCheckpoint, &self.log_starts),
+            (names::REPLICATION_CHECKPOINT, FileKind::ReplicationCheckpoint, &self.high_watermarks),
+            (
+                names::RECOVERY_POINT_CHECKPOINT,
+                FileKind::RecoveryPointCheckpoint,
+                &self.recovery_points,
+            ),
+        ] {
+            // Names with white space were refused when the topic was selected.
+            let Ok(contents) = checkpoint::encode_offsets(kind, offsets) else { continue };
+            self.store.replace(&top(name), contents.as_bytes())?;
+        }
+        self.dirty = false;
+        Ok(())
+    }
+
+    /// Records what was lost or cut. Durable on return; a record that is there already
+    /// (of a step that a crash interrupted) is not repeated.
+    ///
+    /// # Errors
+    /// [`StoreError`] from the system; nothing may be cut then.
+    pub(super) fn record_gap(&mut self, record: GapRecord) -> Result<(), StoreError> {
+        let same = |old: &GapRecord| {
+            (old.kind, &old.partition, old.from, old.to)
+                == (record.kind, &record.partition, record.from, record.to)
+        };
+        if self.gaps.iter().rev().find(|old| old.partition == record.partition).is_some_and(same) {
+            return Ok(());
+        }
+        let Ok(line) = record.encode() else { return Ok(()) };
+        let path = top(names::MIRROR_GAPS);
+        let is_new = self.store.read(&path, TOP_FILE_BYTES_MAX)?.is_none_or(|b| b.is_empty());
+        let line = if is_new { gaps::header() + &line } else { line };
+        self.store.append(&path, line.as_bytes())?;
+        self.gaps.push(record);
+        Ok(())
+    }
+
+    /// Ends a clean stop: recovers what nobody opened since a crash, writes the
+    /// checkpoints, then the marker. Every log that was opened must be closed.
+    ///
+    /// # Errors
+    /// Why there is no marker: the next start recovers.
+    pub(super) fn finish(&mut self, config: LogConfig) -> Result<(), LogOpenError> {
+        for dir in self.unvouched.clone() {
+            let Some(partition) = TopicPartition::from_dir_name(&dir) else { continue };
+            self.open_log(&partition, TopicId::NONE, config, None)?;
+        }
+        self.write_checkpoints()?;
+        self.store.replace(&top(names::CLEAN_SHUTDOWN), CLEAN_MARKER.as_bytes())?;
+        Ok(())
+    }
+}
+
+fn top(name: &str) -> LogPath {
+    LogPath { dir: Arc::from(""), name: name.to_owned() }
+}
+
+/// Wall-clock time in milliseconds since the Unix epoch.
+pub(super) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

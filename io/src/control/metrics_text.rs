@@ -1,0 +1,179 @@
+//! A job's figures as Prometheus text.
+//!
+//! The number of series is bounded: partitions beyond a limit are only in the sums.
+
+use std::fmt::Write as _;
+
+use hdrhistogram::Histogram;
+
+use super::status::{PartitionState, PartitionStatus, Status};
+
+/// Partitions with series of their own.
+const PARTITIONS_MAX: usize = 2_000;
+/// Percentiles of latencies.
+const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+
+/// The text of one scrape.
+pub(super) fn render(status: &Status) -> String {
+    let mut out = String::new();
+    let totals = &status.totals;
+    let stats = &status.shards.stats;
+    for (name, kind, help, value) in [
+        (
+            "appended_bytes_total",
+            "counter",
+            "Batch bytes below log end offsets",
+            stats.append.bytes_appended,
+        ),
+        (
+            "appended_batches_total",
+            "counter",
+            "Batches below log end offsets",
+            stats.append.batches_appended,
+        ),
+        (
+            "copied_bytes_total",
+            "counter",
+            "Batch bytes moved in memory on their way to a file",
+            stats.append.bytes_copied,
+        ),
+        (
+            "discarded_bytes_total",
+            "counter",
+            "Batch bytes received and dropped",
+            stats.append.bytes_discarded + stats.record_bytes_dropped,
+        ),
+        (
+            "written_bytes_total",
+            "counter",
+            "Bytes written to segment files",
+            stats.append.bytes_written,
+        ),
+        ("writes_total", "counter", "Writes to segment files", stats.append.writes),
+        ("syncs_total", "counter", "Syncs of segment files", stats.append.syncs),
+        ("received_bytes_total", "counter", "Record bytes received", stats.record_bytes_received),
+        ("fetches_total", "counter", "Fetch requests sent", stats.fetches),
+        ("disconnects_total", "counter", "Connections to the source that broke", stats.disconnects),
+        (
+            "buffer_waits_total",
+            "counter",
+            "Times a connection waited for a buffer",
+            stats.buffer_waits,
+        ),
+        (
+            "source_throttle_ms_total",
+            "counter",
+            "Milliseconds that the source asked for silence",
+            stats.broker_throttle_ms,
+        ),
+        ("events_total", "counter", "Events of the job", status.events_seen),
+        ("size_bytes", "gauge", "Bytes of all logs", totals.size_bytes),
+        (
+            "lag_records",
+            "gauge",
+            "Offsets that the source has and the copy lacks",
+            totals.lag_records,
+        ),
+        ("lag_bytes", "gauge", "The same in bytes, an estimate", totals.lag_bytes),
+        ("free_bytes", "gauge", "Room of the log dir", status.free_bytes),
+        (
+            "parked",
+            "gauge",
+            "1 while free space is low and nothing is fetched",
+            u64::from(status.parked),
+        ),
+        (
+            "source_unreachable",
+            "gauge",
+            "1 while no broker of the source answers",
+            u64::from(status.source_trouble.is_some()),
+        ),
+        ("gaps", "gauge", "Gaps on record", number(totals.gaps)),
+        ("truncations", "gauge", "Truncations on record", number(totals.truncations)),
+        ("partitions", "gauge", "Partitions of the job", number(totals.partitions)),
+        ("caught_up_partitions", "gauge", "Partitions without lag", number(totals.caught_up)),
+        (
+            "mirror_topic_refused",
+            "gauge",
+            "Topics included by a pattern and not copied",
+            number(status.refused.len()),
+        ),
+    ] {
+        head(&mut out, name, kind, help);
+        line(&mut out, name, "", value);
+    }
+    head(&mut out, "lag_seconds", "gauge", "Longest time that a partition has lacked something");
+    line(&mut out, "lag_seconds", "", totals.lag.as_secs_f64());
+    states(&mut out, status);
+    latency(
+        &mut out,
+        "fetch_latency_seconds",
+        "Fetch sent to first byte of its answer",
+        &status.shards.fetch_latency_us,
+    );
+    latency(
+        &mut out,
+        "append_latency_seconds",
+        "First byte received to write complete",
+        &status.shards.append_latency_us,
+    );
+    partitions(&mut out, status);
+    out
+}
+
+fn states(out: &mut String, status: &Status) {
+    head(out, "partition_state", "gauge", "Partitions in a state");
+    for (state, label) in [
+        (PartitionState::Preparing, "preparing"),
+        (PartitionState::Mirroring, "mirroring"),
+        (PartitionState::NoRoom, "no_room"),
+        (PartitionState::Failed, "failed"),
+    ] {
+        let count = status.partitions.iter().filter(|one| one.state == state).count();
+        line(out, "partition_state", &format!("{{state=\"{label}\"}}"), count);
+    }
+}
+
+fn latency(out: &mut String, name: &str, help: &str, histogram: &Histogram<u64>) {
+    head(out, name, "summary", help);
+    for quantile in QUANTILES {
+        let us = std::time::Duration::from_micros(histogram.value_at_quantile(quantile));
+        line(out, name, &format!("{{quantile=\"{quantile}\"}}"), us.as_secs_f64());
+    }
+    line(out, &format!("{name}_count"), "", histogram.len());
+}
+
+fn partitions(out: &mut String, status: &Status) {
+    type Value = fn(&PartitionStatus) -> String;
+    let values: [(&str, &str, Value); 5] = [
+        ("partition_lag_records", "Offsets that the copy lacks", |p| p.lag_records.to_string()),
+        ("partition_lag_seconds", "Time that it has lacked something", |p| {
+            p.lag.as_secs_f64().to_string()
+        }),
+        ("partition_log_end_offset", "End of the copy", |p| p.log_end.to_string()),
+        ("partition_log_start_offset", "Start of the copy", |p| p.log_start.to_string()),
+        ("partition_size_bytes", "Bytes of the log", |p| p.size_bytes.to_string()),
+    ];
+    for (name, help, value) in values {
+        head(out, name, "gauge", help);
+        for partition in status.partitions.iter().take(PARTITIONS_MAX) {
+            // Legal topic names need no escapes.
+            let at = &partition.partition;
+            let labels = format!("{{topic=\"{}\",partition=\"{}\"}}", at.topic, at.partition);
+            line(out, name, &labels, value(partition));
+        }
+    }
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "# HELP heliostat_{name} {help}\n# TYPE heliostat_{name} {kind}");
+}
+
+fn line(out: &mut String, name: &str, labels: &str, value: impl std::fmt::Display) {
+    let _ = writeln!(out, "heliostat_{name}{labels} {value}");
+}
+
+fn number(value: usize) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,20 @@
+//! The control thread: one job that copies topics of a source into a log dir.
+//!
+//! It discovers topics, opens logs, gives them to shards, reacts to what they give back,
+//! writes checkpoints, and shows how it goes. Decisions are `heliostat_core::mirror`'s.
+
+mod cancel;
+mod copy;
+mod job;
+mod log_dir;
+pub mod metrics_http;
+mod metrics_text;
+mod questions;
+mod shards;
+mod status;
+
+pub use cancel::{CancelHandle, CancelWatch, cancel_on_signals, cancellation};
+pub use job::{Ended, Job, JobConfig, JobError, JobHandle, JobReport};
+pub use log_dir::{LogDir, LogDirError};
+pub use shards::{ShardFleet, ShardsError, spawn_shards};
+pub use status::{Event, EventKind, JobPhase, PartitionState, PartitionStatus, Status, Totals};
