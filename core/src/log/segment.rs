@@ -416,9 +416,12 @@ impl LiveSegment {
         }
     }
 
-    /// Whether everything below the log end offset is durable.
+    /// Whether everything that was accepted is durable and below the log end offset. What
+    /// is written but waits for an earlier segment is neither.
     pub(super) fn is_synced(&self) -> bool {
-        self.synced_end == self.committed_end && self.sync.is_none()
+        self.synced_end == self.committed_end
+            && self.committed_end == self.accepted_end
+            && self.sync.is_none()
     }
 
     /// Closes an idle file: cuts the reserved tail and gives the reservation back.

@@ -209,6 +209,7 @@ impl WriteWindow {
         for entry in self.entries.range_mut(index..) {
             entry.data_end = entry.data_end.min(at);
         }
+        self.advance();
         true
     }
 
