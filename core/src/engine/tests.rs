@@ -366,3 +366,63 @@ fn a_corrupt_batch_is_fetched_again_and_then_returned() {
     assert_eq!(returned.expect("given up").log_end_offset(), Offset(6));
     world.assert_copied(world.offsets[2].1);
 }
+
+/// Goal: an idle shard sleeps. Method: a long poll that nobody answers; count how often
+/// the shard wants to be woken in ten seconds.
+#[test]
+fn a_long_poll_under_way_wakes_nobody() {
+    let mut world = World::new(ShardConfig::default());
+    world.produce(1, 10);
+    world.add();
+    world.run(10);
+    world.sent.clear();
+    let start = world.now;
+    let mut wakes = 0;
+    while world.now.since(start) < std::time::Duration::from_secs(10) {
+        world.now = world.shard.next_deadline().max(world.now);
+        world.shard.set_time(world.now, 1_000);
+        world.shard.on_deadline();
+        while world.shard.next_action().is_some() {}
+        wakes += 1;
+    }
+    // Four reports and a sweep a second, and the few deadlines of one connection.
+    assert!(wakes < 60, "{wakes} wake-ups in ten idle seconds");
+}
+
+/// Goal: a peer that accepts and stays silent is given up. Method: never answer.
+#[test]
+fn a_silent_peer_is_left_in_the_handshake_and_in_a_fetch() {
+    for answered in [0, 1] {
+        let mut world = World::new(ShardConfig::default());
+        world.add();
+        for _ in 0..answered + 1 {
+            world.now.0 += 1_000_000;
+            world.shard.set_time(world.now, 1_000);
+            world.shard.on_deadline();
+            while let Some(action) = world.shard.next_action() {
+                world.carry_out(action);
+            }
+            if answered == 1 && world.fetches.is_empty() {
+                for (connection, bytes) in std::mem::take(&mut world.sent) {
+                    world.answer(connection, &bytes);
+                }
+            }
+        }
+        assert_eq!(world.gone.len(), 0);
+        for _ in 0..200 {
+            world.now = world.shard.next_deadline().max(world.now);
+            world.shard.set_time(world.now, 1_000);
+            world.shard.on_deadline();
+            while let Some(action) = world.shard.next_action() {
+                if let Action::Disconnect { connection } = action {
+                    world.gone.push(connection);
+                }
+            }
+            if !world.gone.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(world.gone.len(), 1, "after {answered} answers");
+        assert!(world.now <= Tick(35_000_000_000), "{:?}", world.now);
+    }
+}

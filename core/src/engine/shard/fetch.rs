@@ -14,6 +14,7 @@ use crate::protocol::fetch_stream::{
     ResponseHeader,
 };
 use crate::protocol::{Answered, ErrorCode, FetchPlan, HeaderOutcome, Reaction, RequestId};
+use crate::time::Tick;
 use crate::types::{LeaderEpoch, Offset};
 
 /// Most fetch latencies kept between two drains.
@@ -500,6 +501,7 @@ impl Shard {
     fn on_end(&mut self, index: usize, endpoints: &[NodeEndpoint]) {
         let connection = &mut self.connections[index];
         connection.in_flight = None;
+        connection.deadline = Tick::NEVER;
         let moves = std::mem::take(&mut connection.moves);
         for (member, hint) in moves {
             self.follow_hint(member, hint, endpoints);

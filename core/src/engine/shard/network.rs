@@ -149,14 +149,10 @@ impl Shard {
                 };
                 self.break_connection(index, &Arc::from(what));
             }
+            // The broker's silence is over, or nothing was to be asked before.
+            Phase::Ready if connection.in_flight.is_none() => self.drive(index),
             _ => {
-                let ready_again = connection.in_flight.is_none() && connection.quiet_until <= now;
-                let next = connection.deadline.min(connection.quiet_until.max(now));
-                let at = if ready_again { connection.deadline } else { next };
-                if ready_again {
-                    self.drive(index);
-                }
-                let at = at.max(now.after(std::time::Duration::from_millis(1)));
+                let at = connection.deadline;
                 self.connection_timer(index, at);
             }
         }
