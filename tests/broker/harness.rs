@@ -39,10 +39,11 @@ fn one_broker_keeps_what_each_codec_wrote() -> Result<()> {
         ..Workload::new("codecs", 40)
     })?;
 
+    // Four transactions of ten, each followed by its marker.
+    client.wait_end("codecs", 5, Isolation::ReadCommitted, 44)?;
     let read = |partition| client.consume("codecs", partition, Isolation::ReadUncommitted);
     let before = (0..6).map(read).collect::<Result<Vec<_>>>()?;
     let counts: Vec<_> = before.iter().map(|c| (c.count, c.end_offset)).collect();
-    // Four transactions of ten, each followed by its marker.
     assert_eq!(counts, [(400, 400), (400, 400), (400, 400), (400, 400), (400, 400), (40, 44)]);
     assert_eq!(client.consume("codecs", 5, Isolation::ReadCommitted)?.count, 20);
 
@@ -56,7 +57,7 @@ fn one_broker_keeps_what_each_codec_wrote() -> Result<()> {
     assert_eq!(latest(Isolation::ReadUncommitted)?.offset, 49);
     assert_eq!(latest(Isolation::ReadCommitted)?.offset, 44, "the open transaction holds it");
     client.end_transaction("open", true)?;
-    assert_eq!(latest(Isolation::ReadCommitted)?.offset, 50);
+    assert_eq!(client.wait_end("codecs", 5, Isolation::ReadCommitted, 50)?, 50);
     let before = (0..6).map(read).collect::<Result<Vec<_>>>()?;
 
     let paused = cluster.node_mut(1)?;

@@ -495,6 +495,25 @@ impl KafkaClient {
         })
     }
 
+    /// Waits until a partition ends at `end` or later, and returns where it ends. For what comes
+    /// after an acknowledgement: a commit is answered before its markers are in the partitions.
+    ///
+    /// # Errors
+    ///
+    /// [`KafkaError::Timeout`], [`KafkaError::Refused`].
+    pub fn wait_end(
+        &self,
+        topic: &str,
+        partition: i32,
+        isolation: Isolation,
+        end: i64,
+    ) -> Result<i64> {
+        wait::until(format!("{topic}-{partition} to end at {end}"), START_TIMEOUT, || {
+            let found = self.offset(topic, partition, OffsetAt::Latest, isolation)?.offset;
+            Ok((found >= end).then_some(found))
+        })
+    }
+
     /// Produces a workload and waits for all acknowledgements.
     ///
     /// # Errors

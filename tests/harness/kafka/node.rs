@@ -225,16 +225,20 @@ impl Node {
         Ok(())
     }
 
-    /// Halts the process where it is (SIGSTOP): connections stay open and nobody answers.
+    /// Halts the process where it is (SIGSTOP) and waits until it is: connections stay open and
+    /// nobody answers.
     ///
     /// # Errors
     ///
-    /// [`KafkaError::NodeState`] unless it runs.
+    /// [`KafkaError::NodeState`] unless it runs, [`KafkaError::Timeout`].
     pub fn pause(&mut self) -> Result<()> {
         self.expect_state(NodeState::Running, "pause")?;
         self.signal(Signal::STOP)?;
         self.paused = true;
-        Ok(())
+        match &mut self.process {
+            Some(process) => process.wait_paused(STOP_TIMEOUT),
+            None => Ok(()),
+        }
     }
 
     /// Lets a paused process go on (SIGCONT).

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::error::{KafkaError, Result};
 use super::wait;
@@ -57,6 +57,22 @@ impl Process {
         }
         let sent = kill_process(Pid::from_child(&self.child), signal);
         sent.map_err(|errno| KafkaError::Process { name: self.name.clone(), source: errno.into() })
+    }
+
+    /// Waits until a sent stop signal has reached all threads of the process.
+    pub(crate) fn wait_paused(&mut self, timeout: Duration) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        // Only a stop is asked for, so that the exit status stays for the child's own handle.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        wait::until(format!("{} to pause", self.name), timeout, || {
+            self.check_alive()?;
+            let stopped = waitid(WaitId::Pid(pid), options);
+            let stopped = stopped.map_err(|errno| KafkaError::Process {
+                name: self.name.clone(),
+                source: errno.into(),
+            })?;
+            Ok(stopped.map(drop))
+        })
     }
 
     /// Exit status, once there is one.
