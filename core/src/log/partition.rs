@@ -109,6 +109,8 @@ pub struct PartitionLog {
     run: Option<Run>,
     epoch_limit: LeaderEpoch,
     side_ops: Vec<OpId>,
+    /// Snapshot of a segment that was removed.
+    stray_snapshot: Option<Offset>,
     failure: Option<LogFailure>,
     closing: bool,
     /// Last time a run began.
@@ -154,6 +156,7 @@ impl PartitionLog {
             run: None,
             epoch_limit: LeaderEpoch::NONE,
             side_ops: Vec::new(),
+            stray_snapshot: None,
             failure: None,
             closing: false,
             used_at: Tick::ZERO,
@@ -645,11 +648,15 @@ impl PartitionLog {
         }
     }
 
-    /// Removes one segment at a time, from the front: a crash leaves no gap. The snapshot
-    /// that the next one begins with has to be there first, for it is all that remembers
-    /// the producers.
+    /// Removes one segment at a time, from the front: a crash leaves no gap. A snapshot
+    /// goes after its segment, and a segment after the next one's snapshot is there: it is
+    /// all that remembers the producers.
     fn delete_below_start(&mut self, cx: &mut LogCx<'_>) {
         if !self.side_ops.is_empty() || self.failure.is_some() {
+            return;
+        }
+        if let Some(base) = self.stray_snapshot.take() {
+            self.remove_file(base, SegmentFileKind::Snapshot, cx);
             return;
         }
         let next = match (self.sealed.get(1), self.live.front()) {
@@ -660,8 +667,11 @@ impl PartitionLog {
         if next.is_some_and(|next| next <= self.log_start) && !self.sealed.is_empty() {
             let base = self.sealed.remove(0).base;
             for kind in SegmentFileKind::ALL {
-                self.remove_file(base, kind, cx);
+                if kind != SegmentFileKind::Snapshot {
+                    self.remove_file(base, kind, cx);
+                }
             }
+            self.stray_snapshot = Some(base);
         }
     }
 

@@ -301,7 +301,9 @@ impl Opening<'_> {
         damage: Damage,
     ) -> Result<(), LogOpenError> {
         let recovery_point = self.options.recovery_point;
-        if rebuilt.next_offset >= recovery_point {
+        // Up to the log's start it claims nothing: the first batch may begin before.
+        let claims_nothing = self.options.log_start.is_some_and(|start| recovery_point <= start);
+        if rebuilt.next_offset >= recovery_point || claims_nothing {
             return Ok(());
         }
         let path = self.layout.path(base, Kind::Log);

@@ -716,6 +716,7 @@ impl LiveSegment {
         file: FileId,
         result: Result<DiskDone, DiskError>,
     ) -> Result<(), LogFailure> {
+        self.file = FileState::Open { file, direct: true };
         let block = self.window.block_bytes();
         let wanted = usize::try_from(self.accepted_end % block).unwrap_or(0);
         match result {
@@ -723,7 +724,6 @@ impl LiveSegment {
                 bytes.truncate(wanted);
                 self.tail = bytes;
                 self.tail_known = true;
-                self.file = FileState::Open { file, direct: true };
                 Ok(())
             }
             // Shorter than the log end offset says: somebody else cut the file.
