@@ -391,6 +391,7 @@ impl LogDir {
     fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) -> Result<(), StoreError> {
         self.unvouched.remove(&partition.to_string());
         let before = self.recovery_points.get(partition).copied();
+        let start_before = self.log_starts.get(partition).copied().unwrap_or(Offset::ZERO);
         let high_watermark = self.high_watermarks.get(partition).copied().unwrap_or(Offset::ZERO);
         self.note(
             partition,
@@ -400,10 +401,10 @@ impl LogDir {
                 high_watermark: high_watermark.min(log.log_end).max(log.log_start),
             },
         );
-        // A higher point in the file would vouch for what is appended next. A log that
-        // does not begin at 0 must be known to do so before it holds anything.
+        // A higher point in the file would vouch for what is appended next, and a log that
+        // begins elsewhere must be known to before it holds anything.
         let moved_back = before.is_some_and(|before| before > log.recovery_point);
-        if moved_back || (before.is_none() && log.log_start > Offset::ZERO) {
+        if moved_back || start_before != log.log_start {
             self.write_checkpoints()?;
         }
         Ok(())

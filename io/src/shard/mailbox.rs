@@ -23,7 +23,8 @@ pub struct ControlEnd {
     commands: Sender<Command>,
     reports: Receiver<Report>,
     snapshots: Arc<ArrayQueue<ShardSnapshot>>,
-    shard_bell: OwnedFd,
+    /// Behind the queues: dropped after them, so that who is woken finds them closed.
+    shard_bell: Bell,
     own_bell: OwnedFd,
 }
 
@@ -33,7 +34,8 @@ pub struct ShardEnd {
     commands: Receiver<Command>,
     reports: Sender<Report>,
     snapshots: Arc<ArrayQueue<ShardSnapshot>>,
-    control_bell: OwnedFd,
+    /// Behind the queues, as above.
+    control_bell: Bell,
     own_bell: OwnedFd,
 }
 
@@ -63,22 +65,34 @@ pub fn mailbox() -> std::io::Result<(ControlEnd, ShardEnd)> {
         commands: command_sender,
         reports: report_receiver,
         snapshots: Arc::clone(&snapshots),
-        shard_bell: shard_bell.try_clone()?,
+        shard_bell: Bell(shard_bell.try_clone()?),
         own_bell: control_bell.try_clone()?,
     };
     let shard = ShardEnd {
         commands: command_receiver,
         reports: report_sender,
         snapshots,
-        control_bell,
+        control_bell: Bell(control_bell),
         own_bell: shard_bell,
     };
     Ok((control, shard))
 }
 
-fn ring(bell: &OwnedFd) {
-    // Full is as good as rung: the reader has not come round to it yet.
-    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+/// The other side's eventfd; rung once more when it is dropped.
+#[derive(Debug)]
+struct Bell(OwnedFd);
+
+impl Bell {
+    fn ring(&self) {
+        // Full is as good as rung: the reader has not come round to it yet.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        self.ring();
+    }
 }
 
 fn received<T>(queue: &Receiver<T>) -> Received<T> {
@@ -100,7 +114,7 @@ impl ControlEnd {
             TrySendError::Full(command) => Some(command),
             TrySendError::Disconnected(_) => None,
         });
-        ring(&self.shard_bell);
+        self.shard_bell.ring();
         sent
     }
 
@@ -142,7 +156,7 @@ impl ShardEnd {
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
             Err(TrySendError::Full(report)) => Err(Box::new(report)),
         };
-        ring(&self.control_bell);
+        self.control_bell.ring();
         sent
     }
 
@@ -157,13 +171,6 @@ impl ShardEnd {
     /// From the system, when it is out of file descriptors.
     pub fn bell(&self) -> std::io::Result<OwnedFd> {
         self.own_bell.try_clone()
-    }
-}
-
-impl Drop for ControlEnd {
-    fn drop(&mut self) {
-        // The shard sees the closed queue only when it looks.
-        ring(&self.shard_bell);
     }
 }
 
@@ -201,6 +208,7 @@ mod tests {
         control.silence();
         assert!(!rung());
         drop(shard);
+        assert!(rung());
         assert!(matches!(control.next_report(), Received::Message(_)));
         assert!(matches!(control.next_report(), Received::Message(_)));
         assert!(matches!(control.next_report(), Received::Closed));

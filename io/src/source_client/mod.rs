@@ -16,4 +16,6 @@ pub use host_port::{HostPort, HostPortError};
 pub use transport::{SocketOptions, Transport};
 
 #[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
 mod tests;

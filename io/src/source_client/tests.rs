@@ -1,134 +1,22 @@
 //! The client against scripted brokers: threads that answer by a list of closures.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::net::TcpListener;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
 use heliostat_core::fetcher::BackoffPolicy;
-use heliostat_core::protocol::{Api, EpochEndQuery, ErrorCode, OffsetAt, OffsetQuery};
+use heliostat_core::protocol::{EpochEndQuery, ErrorCode, OffsetAt, OffsetQuery};
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TopicPartition};
-use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::list_offsets_response as listed;
 use kafka_protocol::messages::metadata_response as meta;
 use kafka_protocol::messages::offset_for_leader_epoch_response as ended;
 use kafka_protocol::messages::{
-    ApiVersionsResponse, ListOffsetsResponse, MetadataResponse, OffsetForLeaderEpochResponse,
-    TopicName,
+    ListOffsetsResponse, MetadataResponse, OffsetForLeaderEpochResponse, TopicName,
 };
-use kafka_protocol::protocol::{Encodable, StrBytes};
+use kafka_protocol::protocol::StrBytes;
 use tokio::runtime::{Builder, Runtime};
 
+use super::fake::{Asked, Broker, Peer, Script, closed_port, frame, modern, versions};
 use super::*;
-
-/// One connection of a broker.
-type Script = Box<dyn FnOnce(&mut Peer) + Send>;
-
-/// The broker's end of a connection.
-struct Peer {
-    stream: TcpStream,
-}
-
-/// What a client asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Asked {
-    api: i16,
-    version: i16,
-    correlation: i32,
-}
-
-impl Peer {
-    /// The next request, `None` once the client has gone.
-    fn read(&mut self) -> Option<Asked> {
-        let mut size = [0; 4];
-        self.stream.read_exact(&mut size).ok()?;
-        let mut frame = vec![0; usize::try_from(i32::from_be_bytes(size)).unwrap()];
-        self.stream.read_exact(&mut frame).ok()?;
-        let short = |at: usize| i16::from_be_bytes([frame[at], frame[at + 1]]);
-        let correlation = i32::from_be_bytes([frame[4], frame[5], frame[6], frame[7]]);
-        Some(Asked { api: short(0), version: short(2), correlation })
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        // The client may have gone.
-        let _ = self.stream.write_all(bytes);
-    }
-
-    fn answer(&mut self, to: Asked, body: &impl Encodable) {
-        self.write(&frame(to, body));
-    }
-
-    fn negotiate(&mut self) {
-        let asked = self.read().unwrap();
-        assert_eq!(asked.api, 18);
-        self.answer(asked, &modern());
-    }
-}
-
-fn frame(to: Asked, body: &impl Encodable) -> Bytes {
-    let mut frame = BytesMut::new();
-    frame.put_i32(0);
-    frame.put_i32(to.correlation);
-    let api = Api::ALL.into_iter().find(|api| api.key() == to.api).unwrap();
-    if api.response_header_is_flexible(to.version) {
-        frame.put_u8(0);
-    }
-    body.encode(&mut frame, to.version).unwrap();
-    let size = i32::try_from(frame.len() - 4).unwrap();
-    frame[..4].copy_from_slice(&size.to_be_bytes());
-    frame.freeze()
-}
-
-fn versions(apis: &[(i16, i16, i16)]) -> ApiVersionsResponse {
-    let keys = apis.iter().map(|&(key, min, max)| {
-        ApiVersion::default().with_api_key(key).with_min_version(min).with_max_version(max)
-    });
-    ApiVersionsResponse::default().with_api_keys(keys.collect())
-}
-
-fn modern() -> ApiVersionsResponse {
-    versions(&[(1, 4, 17), (2, 1, 10), (3, 0, 13), (18, 0, 4), (23, 2, 4), (32, 1, 4)])
-}
-
-/// A broker on a free port of the loopback; each connection runs the next script.
-struct Broker {
-    at: HostPort,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Broker {
-    fn start(make: impl FnOnce(&HostPort) -> Vec<Script>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let at = HostPort { host: Arc::from("127.0.0.1"), port };
-        let scripts = make(&at);
-        let thread = std::thread::spawn(move || {
-            for script in scripts {
-                let (stream, _) = listener.accept().unwrap();
-                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-                script(&mut Peer { stream });
-            }
-        });
-        Self { at, thread: Some(thread) }
-    }
-
-    fn one(script: impl FnOnce(&mut Peer) + Send + 'static) -> Self {
-        Self::start(|_| vec![Box::new(script)])
-    }
-
-    /// All scripts have run, and none has panicked.
-    fn finish(mut self) {
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-/// A port where nobody listens.
-fn closed_port() -> HostPort {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    HostPort { host: Arc::from("127.0.0.1"), port: listener.local_addr().unwrap().port() }
-}
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
