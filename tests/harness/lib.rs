@@ -1,3 +1,4 @@
-//! What tests of more than one module share: real Kafka.
+//! What tests of more than one module share: real Kafka, a proxy that misbehaves.
 
 pub mod kafka;
+pub mod proxy;

@@ -43,6 +43,7 @@ pub fn check_request_shape(api: ApiKey, version: i16, body: &[u8]) -> Shape {
         ApiKey::ApiVersions => cursor.api_versions(version),
         ApiKey::Metadata => cursor.metadata(version),
         ApiKey::Fetch => cursor.fetch(version),
+        ApiKey::Produce => cursor.produce(version),
         ApiKey::ListOffsets => cursor.list_offsets(version),
         ApiKey::OffsetForLeaderEpoch => cursor.offset_for_leader_epoch(version),
         ApiKey::DescribeConfigs => cursor.describe_configs(version),
@@ -103,6 +104,15 @@ impl Cursor<'_> {
             self.uvarint(field)?.saturating_sub(1)
         } else {
             u32::from(self.i16(field)?.max(0).unsigned_abs())
+        };
+        self.skip(usize::try_from(length).unwrap_or(usize::MAX), field)
+    }
+
+    fn bytes(&mut self, field: &'static str) -> Shape {
+        let length = if self.flexible {
+            self.uvarint(field)?.saturating_sub(1)
+        } else {
+            self.i32(field)?.max(0).unsigned_abs()
         };
         self.skip(usize::try_from(length).unwrap_or(usize::MAX), field)
     }
@@ -186,6 +196,25 @@ impl Cursor<'_> {
         if version >= 11 {
             self.string("rack_id")?;
         }
+        self.tags()
+    }
+
+    fn produce(&mut self, version: i16) -> Shape {
+        self.string("transactional_id")?;
+        self.skip(6, "acks and timeout_ms")?;
+        self.array("topic_data", |topic| {
+            if version >= 13 {
+                topic.skip(16, "topic_id")?;
+            } else {
+                topic.string("name")?;
+            }
+            topic.array("partition_data", |partition| {
+                partition.skip(4, "index")?;
+                partition.bytes("records")?;
+                partition.tags()
+            })?;
+            topic.tags()
+        })?;
         self.tags()
     }
 

@@ -17,8 +17,10 @@ use kafka_protocol::protocol::StrBytes;
 use super::hosted::{Partition, Topic};
 use super::server::Service;
 
-/// Every API with its lowest and highest version.
-pub(super) const SERVED: [(ApiKey, i16, i16); 7] = [
+/// Every API with its lowest and highest version. Produce is among them because
+/// clients tell from its version which record format a broker speaks.
+pub(super) const SERVED: [(ApiKey, i16, i16); 8] = [
+    (ApiKey::Produce, 3, 13),
     (ApiKey::Fetch, 4, 18),
     (ApiKey::ListOffsets, 1, 10),
     (ApiKey::Metadata, 0, 13),

@@ -6,13 +6,13 @@ use glommio::net::TcpStream;
 use heliostat_core::serve::check_request_shape;
 use kafka_protocol::messages::{
     ApiKey, DescribeClusterRequest, DescribeConfigsRequest, FetchRequest, ListOffsetsRequest,
-    MetadataRequest, OffsetForLeaderEpochRequest,
+    MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest,
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 
 use super::frame::{ConnectionError, Request, encode_response, read_frame, read_request};
 use super::server::Service;
-use super::{apis, configs, fetch, net, offsets};
+use super::{apis, configs, fetch, net, offsets, produce};
 
 /// Serves until the peer closes, stays silent for too long, or sends what no client does.
 pub(super) async fn serve(service: &Service, mut stream: TcpStream) -> Result<(), ConnectionError> {
@@ -85,6 +85,13 @@ fn answer(service: &Service, request: &Request) -> Result<Bytes, ConnectionError
         ApiKey::DescribeConfigs => {
             let body = decode::<DescribeConfigsRequest>(request)?;
             encode(request, &configs::describe(service, version, &body))
+        }
+        ApiKey::Produce => {
+            let body = decode::<ProduceRequest>(request)?;
+            let refusal = produce::refuse(version, &body).ok_or_else(|| {
+                ConnectionError::Request("Produce with acks=0 to read-only topics".to_owned())
+            })?;
+            encode(request, &refusal)
         }
         other => Err(ConnectionError::Request(format!("{other:?} is not served"))),
     }

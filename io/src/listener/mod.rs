@@ -21,6 +21,7 @@ mod frame;
 pub mod hosted;
 mod net;
 mod offsets;
+mod produce;
 mod send;
 mod server;
 

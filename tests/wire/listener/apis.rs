@@ -6,10 +6,11 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest,
-    DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest,
-    ProduceRequest, TopicName,
+    DescribeConfigsRequest, FindCoordinatorRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, TopicName,
 };
 use kafka_protocol::protocol::Decodable;
 
@@ -63,8 +64,32 @@ fn unknown_version_of_api_versions_is_answered_in_version_0() {
 fn api_that_is_not_served_closes_the_connection() {
     let served = Served::new();
     let mut client = served.client();
-    client.send(9, &ProduceRequest::default());
+    client.send(3, &FindCoordinatorRequest::default());
     assert!(client.is_closed());
+}
+
+#[test]
+fn produce_is_refused_partition_by_partition() {
+    let served = Served::new();
+    let partition = &served.topic("one", 1)[0];
+    let mut client = served.client();
+    for version in 3..=13 {
+        let data = PartitionProduceData::default().with_records(Some(batch(1, 10).into()));
+        let mut topic = TopicProduceData::default().with_partition_data(vec![data]);
+        if version >= 13 {
+            topic.topic_id = topic_id("one").0;
+        } else {
+            topic.name = TopicName(text("one"));
+        }
+        let request = ProduceRequest::default().with_acks(-1).with_topic_data(vec![topic]);
+        let response = client.call(version, &request);
+        let refused = &response.responses[0].partition_responses[0];
+        assert_eq!((refused.index, refused.error_code), (0, 134), "v{version}");
+        assert_eq!(refused.error_message.is_some(), version >= 8);
+    }
+    assert_eq!(partition.facts(NODE).log_end, Offset(0));
+    client.send(9, &ProduceRequest::default());
+    assert!(client.is_closed(), "acks=0 has no answer");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod apis;
 mod client;
+mod faults;
 mod fetching;
 mod garbage;
 mod generated;

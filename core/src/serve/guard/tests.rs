@@ -6,9 +6,10 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
     ApiVersionsRequest, DescribeClusterRequest, DescribeConfigsRequest, FetchRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest, TopicName,
+    ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use proptest::prelude::*;
@@ -49,6 +50,16 @@ fn samples() -> Vec<(ApiKey, i16, Bytes)> {
             request.forgotten_topics_data = vec![forgotten];
         }
         all.push((ApiKey::Fetch, version, encoded(&request, version)));
+    }
+    for version in 3..=13 {
+        let mut topic = TopicProduceData::default().with_partition_data(vec![
+            PartitionProduceData::default().with_records(Some(Bytes::from_static(b"records"))),
+        ]);
+        if version < 13 {
+            topic.name = TopicName(text("one"));
+        }
+        let request = ProduceRequest::default().with_topic_data(vec![topic]);
+        all.push((ApiKey::Produce, version, encoded(&request, version)));
     }
     for version in 1..=10 {
         let topic = ListOffsetsTopic::default()
@@ -120,6 +131,7 @@ proptest! {
                 ApiKey::Metadata => drop(MetadataRequest::decode(&mut body, version)),
                 ApiKey::ListOffsets => drop(ListOffsetsRequest::decode(&mut body, version)),
                 ApiKey::DescribeConfigs => drop(DescribeConfigsRequest::decode(&mut body, version)),
+                ApiKey::Produce => drop(ProduceRequest::decode(&mut body, version)),
                 _ => {}
             }
         }
