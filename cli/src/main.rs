@@ -1,2 +1,50 @@
-//! Heliostat.
-fn main() {}
+//! Heliostat: a standalone, byte-identical cluster mirror for Apache Kafka.
+
+mod args;
+mod check;
+mod demo;
+mod dump_log;
+mod failure;
+mod file_view;
+mod mirror;
+mod output;
+mod process;
+mod run_job;
+mod shards;
+mod source_args;
+mod survey;
+mod verify;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use args::{Cli, Command};
+
+/// Exit status of a command that found what it looks for: differences, damage.
+const STATUS_FOUND: u8 = 1;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let outcome = match cli.command {
+        Command::DumpLog(args) => dump_log::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Mirror(args) => mirror::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Verify(args) => verify::run(&args),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(STATUS_FOUND),
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nothing is left to try when standard error is gone.
+            let _ = writeln!(std::io::stderr(), "heliostat: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -13,3 +13,4 @@ pub mod preflight;
 pub mod ring;
 pub mod shard;
 pub mod source_client;
+pub mod verify;

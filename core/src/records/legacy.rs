@@ -24,6 +24,7 @@ pub(super) struct Message<'a> {
     timestamp: TimestampMs,
     key: Option<&'a [u8]>,
     pub(super) value: Option<&'a [u8]>,
+    crc: u32,
 }
 
 /// What the messages in a wrapper take from it.
@@ -119,7 +120,7 @@ impl<'a> LegacySet<'a> {
         }
         let (offset, magic) = (header.offset.get(), header.magic);
         let attributes = header.attributes;
-        Ok(Some(Message { offset, magic, attributes, timestamp, key, value }))
+        Ok(Some(Message { offset, magic, attributes, timestamp, key, value, crc: stored }))
     }
 
     /// The bytes of the next message, leading fields included.
@@ -171,6 +172,7 @@ impl<'a> LegacyRecords<'a> {
             value: message.value,
             headers: Headers::default(),
             sequence: -1,
+            crc: Some(message.crc),
         }))
     }
 }

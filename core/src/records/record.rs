@@ -29,6 +29,8 @@ pub struct RecordView<'a> {
     pub headers: Headers<'a>,
     /// With Kafka's wrap behind 2147483647; −1 for none.
     pub sequence: i32,
+    /// A v0 or v1 message's own checksum, which holds; `None` for v2.
+    pub crc: Option<u32>,
 }
 
 /// A header of a record.
@@ -210,6 +212,7 @@ fn record_v2<'a>(
         value: raw.value,
         headers: raw.headers,
         sequence: sequence(meta.base_sequence, raw.offset_delta),
+        crc: None,
     })
 }
 

@@ -97,6 +97,12 @@ impl LogDirLock {
         held.push(key);
         Ok(Self { file: Some(file), key })
     }
+
+    /// The process that uses a log dir, without taking or touching its lock.
+    pub fn holder(dir: &Path) -> Option<u32> {
+        let key = key_of(&fs::metadata(dir.join(LOCK_FILE)).ok()?);
+        if held().contains(&key) { Some(std::process::id()) } else { holder_of(key) }
+    }
 }
 
 impl Drop for LogDirLock {

@@ -7,7 +7,7 @@ use std::io;
 use memmap2::{Advice, Mmap, MmapOptions};
 
 /// Some bytes of a file, mapped read-only and already in memory.
-pub(super) struct Window(Mmap);
+pub(crate) struct Window(Mmap);
 
 impl Window {
     /// Maps `len` bytes from `from` on. The file must not be cut while the window is
@@ -17,7 +17,7 @@ impl Window {
     /// From the system. `EFAULT` where touching the bytes would raise SIGBUS, be it that
     /// the disk cannot read them or that the file has become shorter: a plain read tells
     /// which.
-    pub(super) fn open(file: &File, from: u64, len: usize) -> io::Result<Self> {
+    pub(crate) fn open(file: &File, from: u64, len: usize) -> io::Result<Self> {
         let mut options = MmapOptions::new();
         options.offset(from).len(len);
         // SAFETY: nobody writes to or cuts the file meanwhile, as this function demands:
@@ -30,7 +30,7 @@ impl Window {
         Ok(Self(map))
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }

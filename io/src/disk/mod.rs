@@ -10,7 +10,7 @@ mod cold_store;
 mod driver;
 mod free_space;
 mod lock;
-mod map;
+pub(crate) mod map;
 
 pub use align::{DirectIo, DirectRefusal, probe_direct_io};
 pub use cold_store::FileStore;

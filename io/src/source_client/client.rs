@@ -188,6 +188,11 @@ impl SourceClient {
         self.ask_any(Api::DescribeConfigs, encode, TopicConfigs::decode, |_| ErrorCode::NONE).await
     }
 
+    /// Where the leader of a partition listens, as the last metadata names it.
+    pub fn leader(&self, partition: &TopicPartition) -> Option<&HostPort> {
+        self.brokers.get(self.leaders.get(partition)?)
+    }
+
     /// Brokers of the last metadata.
     pub fn brokers(&self) -> &BTreeMap<BrokerId, HostPort> {
         &self.brokers

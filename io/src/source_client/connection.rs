@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use heliostat_core::protocol::{
-    Api, ApiVersions, BrokerApis, DecodeError, EncodeError, ErrorCode, RequestId, split_response,
+    Api, ApiVersions, BrokerApis, DecodeError, EncodeError, ErrorCode, FetchPlan, RequestId,
+    split_response,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -112,6 +113,30 @@ impl Connection {
             Ok(answer)
         };
         let outcome: Result<T, Cause> = outcome.await;
+        outcome.map_err(|cause| SourceError::Broker { peer: self.peer.clone(), cause })
+    }
+
+    /// Asks for records, and gives the response as it came, its size left out, with the
+    /// version that it has. After an error the connection must be dropped.
+    pub(super) async fn fetch(
+        &mut self,
+        plan: &FetchPlan<'_>,
+        all_topics_have_ids: bool,
+    ) -> Result<(i16, Vec<u8>), SourceError> {
+        let outcome = async {
+            let version = self
+                .apis
+                .fetch_version(all_topics_have_ids)
+                .map_err(|error| Cause::Version { error })?;
+            let correlation_id = self.next_correlation;
+            self.next_correlation = self.next_correlation.wrapping_add(1);
+            let id = RequestId { correlation_id, client_id: &self.options.client_id };
+            let request = plan.encode(version, id).map_err(|error| Cause::Encode { error })?;
+            let deadline = Instant::now() + self.options.request_timeout;
+            let frame = self.send_and_receive(Api::Fetch, &request, deadline).await?;
+            Ok((version, frame))
+        };
+        let outcome: Result<_, Cause> = outcome.await;
         outcome.map_err(|cause| SourceError::Broker { peer: self.peer.clone(), cause })
     }
 

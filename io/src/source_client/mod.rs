@@ -7,11 +7,13 @@
 mod client;
 mod connection;
 mod error;
+mod fetch;
 mod host_port;
 mod transport;
 
 pub use client::{Answers, ClientConfig, SourceClient, Unanswered};
 pub use error::{Cause, SourceError};
+pub use fetch::{FetchClient, Fetched};
 pub use host_port::{HostPort, HostPortError};
 pub use transport::{SocketOptions, Transport};
 

@@ -1,0 +1,53 @@
+//! What can be typed. Arguments only; behaviour is each command's own.
+
+use clap::{Parser, Subcommand};
+
+/// A standalone, byte-identical cluster mirror for Apache Kafka.
+#[derive(Debug, Parser)]
+#[command(name = "heliostat", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// One variant a verb.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show it all on this machine: an embedded source, a mirror of it, every byte verified.
+    Demo(crate::demo::DemoArgs),
+
+    /// Copy topics of a source, once or for as long as it runs.
+    ///
+    /// Ctrl-C and SIGTERM stop cleanly, a second one at once; the same command goes on where
+    /// the copy ends.
+    Mirror(crate::mirror::MirrorArgs),
+
+    /// Say what will bind or fail, and what to type: this machine, the log dir, the source.
+    ///
+    /// Exit status 1 if something stands in the way.
+    Check(crate::check::CheckArgs),
+
+    /// Print the files of a partition as Kafka's own DumpLogSegments does.
+    ///
+    /// Exit status 1 if a file is not as it should be.
+    DumpLog(crate::dump_log::DumpLogArgs),
+
+    /// Compare a copy with its source, byte for byte, by fetching the source again.
+    ///
+    /// Exit status 1 if they differ; what the source has cleaned or trimmed since counts as a
+    /// difference with --strict only.
+    Verify(crate::verify::VerifyArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

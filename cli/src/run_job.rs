@@ -1,0 +1,133 @@
+//! A mirror job with its shards, until it ends: for `mirror` and `demo`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use heliostat_io::control::metrics_http::MetricsServer;
+use heliostat_io::control::{
+    Ended, EventKind, Job, JobConfig, JobReport, ShardFleet, Status, cancel_on_signals,
+    spawn_shards,
+};
+use heliostat_io::preflight::usable_cpus;
+
+use crate::failure::Failure;
+use crate::output::{Notes, size};
+
+/// How often the status is looked at.
+const TICK: Duration = Duration::from_millis(250);
+
+/// A job that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) report: JobReport,
+    /// What went wrong in shards.
+    pub(crate) shard_errors: Vec<String>,
+}
+
+/// Runs a job to its end. SIGINT and SIGTERM stop it cleanly, a second one at once.
+pub(crate) fn run_job(
+    config: JobConfig,
+    metrics: Option<SocketAddr>,
+    notes: &Notes,
+    show: &mut dyn FnMut(&Status),
+) -> Result<Finished, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::from_error("no runtime", error))?;
+    let mut fleet = None;
+    let outcome = runtime.block_on(run(config, metrics, notes, show, &mut fleet));
+    // An abort does not wait for anything.
+    let is_aborted = matches!(&outcome, Ok(report) if report.ended == Ended::Aborted);
+    let shard_errors = match fleet {
+        Some(fleet) if !is_aborted => ShardFleet::join(fleet),
+        _ => Vec::new(),
+    };
+    Ok(Finished { report: outcome?, shard_errors })
+}
+
+async fn run(
+    config: JobConfig,
+    metrics: Option<SocketAddr>,
+    notes: &Notes,
+    show: &mut dyn FnMut(&Status),
+    fleet: &mut Option<ShardFleet>,
+) -> Result<JobReport, Failure> {
+    let server = match metrics {
+        Some(address) => {
+            let server = MetricsServer::bind(address).await;
+            Some(server.map_err(|error| Failure::new(error.to_string()))?)
+        }
+        None => None,
+    };
+    let first_cpu = first_cpu(&usable_cpus(), config.shards);
+    let spawn = |config: &JobConfig| {
+        let (shards, ends) =
+            spawn_shards(&config.log_dir, &config.mirror, config.shards, first_cpu)?;
+        notes.note(&format!(
+            "{} shards with {} of buffers each, appends: {:?}",
+            config.shards,
+            size(config.mirror.shard_memory_bytes),
+            shards.mode
+        ));
+        *fleet = Some(shards);
+        Ok(ends)
+    };
+    let started = Job::start(config, spawn).await;
+    let (job, handle) = started.map_err(|error| Failure::from_error("mirror", error))?;
+    tokio::spawn(cancel_on_signals(handle.cancel_handle()));
+    if let Some(server) = server {
+        tokio::spawn(server.serve(handle.watch()));
+    }
+    let running = job.run();
+    tokio::pin!(running);
+    let mut tick = tokio::time::interval(TICK);
+    let mut events_shown = 0;
+    loop {
+        tokio::select! {
+            ended = &mut running => {
+                note_events(&handle.status(), &mut events_shown, notes);
+                return ended.map_err(|error| Failure::from_error("mirror", error));
+            }
+            _ = tick.tick() => {
+                let status = handle.status();
+                note_events(&status, &mut events_shown, notes);
+                show(&status);
+            }
+        }
+    }
+}
+
+/// The shards take the last cores, if these follow one another.
+fn first_cpu(usable: &[usize], shards: usize) -> Option<usize> {
+    let ours = usable.get(usable.len().checked_sub(shards)?..)?;
+    let first = *ours.first()?;
+    ours.iter().copied().eq(first..first + shards).then_some(first)
+}
+
+/// Prints what happened since the last look.
+fn note_events(status: &Status, shown: &mut u64, notes: &Notes) {
+    let new = status.events_seen.saturating_sub(*shown);
+    let new = usize::try_from(new).unwrap_or(usize::MAX);
+    for event in status.events.iter().skip(status.events.len().saturating_sub(new)) {
+        if matches!(event.kind, EventKind::Added | EventKind::Moved) {
+            continue;
+        }
+        match &event.partition {
+            Some(partition) => notes.note(&format!("{partition}: {}", event.text)),
+            None => notes.note(&event.text),
+        }
+    }
+    *shown = status.events_seen;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_pinned_to_the_last_cores_that_follow_one_another() {
+        assert_eq!(first_cpu(&[0, 1], 1), Some(1));
+        assert_eq!(first_cpu(&[0, 1, 2, 3], 3), Some(1));
+        assert_eq!(first_cpu(&[0, 2, 4], 2), None);
+        assert_eq!(first_cpu(&[0], 2), None);
+    }
+}
