@@ -202,7 +202,8 @@ struct ShardPort {
     outbox: VecDeque<Command>,
     /// It has answered [`Command::Stop`].
     stopped: bool,
-    throttle: Option<Option<u64>>,
+    /// Rate that it was told; none is what it starts with.
+    throttle: Option<u64>,
     snapshot: ShardSnapshot,
 }
 

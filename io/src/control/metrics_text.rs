@@ -16,92 +16,15 @@ const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 /// The text of one scrape.
 pub(super) fn render(status: &Status) -> String {
     let mut out = String::new();
-    let totals = &status.totals;
-    let stats = &status.shards.stats;
-    for (name, kind, help, value) in [
-        (
-            "appended_bytes_total",
-            "counter",
-            "Batch bytes below log end offsets",
-            stats.append.bytes_appended,
-        ),
-        (
-            "appended_batches_total",
-            "counter",
-            "Batches below log end offsets",
-            stats.append.batches_appended,
-        ),
-        (
-            "copied_bytes_total",
-            "counter",
-            "Batch bytes moved in memory on their way to a file",
-            stats.append.bytes_copied,
-        ),
-        (
-            "discarded_bytes_total",
-            "counter",
-            "Batch bytes received and dropped",
-            stats.append.bytes_discarded + stats.record_bytes_dropped,
-        ),
-        (
-            "written_bytes_total",
-            "counter",
-            "Bytes written to segment files",
-            stats.append.bytes_written,
-        ),
-        ("writes_total", "counter", "Writes to segment files", stats.append.writes),
-        ("syncs_total", "counter", "Syncs of segment files", stats.append.syncs),
-        ("received_bytes_total", "counter", "Record bytes received", stats.record_bytes_received),
-        ("fetches_total", "counter", "Fetch requests sent", stats.fetches),
-        ("disconnects_total", "counter", "Connections to the source that broke", stats.disconnects),
-        (
-            "buffer_waits_total",
-            "counter",
-            "Times a connection waited for a buffer",
-            stats.buffer_waits,
-        ),
-        (
-            "source_throttle_ms_total",
-            "counter",
-            "Milliseconds that the source asked for silence",
-            stats.broker_throttle_ms,
-        ),
-        ("events_total", "counter", "Events of the job", status.events_seen),
-        ("size_bytes", "gauge", "Bytes of all logs", totals.size_bytes),
-        (
-            "lag_records",
-            "gauge",
-            "Offsets that the source has and the copy lacks",
-            totals.lag_records,
-        ),
-        ("lag_bytes", "gauge", "The same in bytes, an estimate", totals.lag_bytes),
-        ("free_bytes", "gauge", "Room of the log dir", status.free_bytes),
-        (
-            "parked",
-            "gauge",
-            "1 while free space is low and nothing is fetched",
-            u64::from(status.parked),
-        ),
-        (
-            "source_unreachable",
-            "gauge",
-            "1 while no broker of the source answers",
-            u64::from(status.source_trouble.is_some()),
-        ),
-        ("gaps", "gauge", "Gaps on record", number(totals.gaps)),
-        ("truncations", "gauge", "Truncations on record", number(totals.truncations)),
-        ("partitions", "gauge", "Partitions of the job", number(totals.partitions)),
-        ("caught_up_partitions", "gauge", "Partitions without lag", number(totals.caught_up)),
-        (
-            "mirror_topic_refused",
-            "gauge",
-            "Topics included by a pattern and not copied",
-            number(status.refused.len()),
-        ),
-    ] {
-        head(&mut out, name, kind, help);
+    for (name, help, value) in counters(status) {
+        head(&mut out, name, "counter", help);
         line(&mut out, name, "", value);
     }
+    for (name, help, value) in gauges(status) {
+        head(&mut out, name, "gauge", help);
+        line(&mut out, name, "", value);
+    }
+    let totals = &status.totals;
     head(&mut out, "lag_seconds", "gauge", "Longest time that a partition has lacked something");
     line(&mut out, "lag_seconds", "", totals.lag.as_secs_f64());
     states(&mut out, status);
@@ -119,6 +42,67 @@ pub(super) fn render(status: &Status) -> String {
     );
     partitions(&mut out, status);
     out
+}
+
+/// Name, help, value.
+type Sample = (&'static str, &'static str, u64);
+
+/// What only grows.
+fn counters(status: &Status) -> [Sample; 13] {
+    let stats = &status.shards.stats;
+    [
+        ("appended_bytes_total", "Batch bytes below log end offsets", stats.append.bytes_appended),
+        ("appended_batches_total", "Batches below log end offsets", stats.append.batches_appended),
+        (
+            "copied_bytes_total",
+            "Batch bytes moved in memory on their way to a file",
+            stats.append.bytes_copied,
+        ),
+        (
+            "discarded_bytes_total",
+            "Batch bytes received and dropped",
+            stats.append.bytes_discarded + stats.record_bytes_dropped,
+        ),
+        ("written_bytes_total", "Bytes written to segment files", stats.append.bytes_written),
+        ("writes_total", "Writes to segment files", stats.append.writes),
+        ("syncs_total", "Syncs of segment files", stats.append.syncs),
+        ("received_bytes_total", "Record bytes received", stats.record_bytes_received),
+        ("fetches_total", "Fetch requests sent", stats.fetches),
+        ("disconnects_total", "Connections to the source that broke", stats.disconnects),
+        ("buffer_waits_total", "Times a connection waited for a buffer", stats.buffer_waits),
+        (
+            "source_throttle_ms_total",
+            "Milliseconds that the source asked for silence",
+            stats.broker_throttle_ms,
+        ),
+        ("events_total", "Events of the job", status.events_seen),
+    ]
+}
+
+/// What goes both ways.
+fn gauges(status: &Status) -> [Sample; 11] {
+    let totals = &status.totals;
+    [
+        ("size_bytes", "Bytes of all logs", totals.size_bytes),
+        ("lag_records", "Offsets that the source has and the copy lacks", totals.lag_records),
+        ("lag_bytes", "The same in bytes, an estimate", totals.lag_bytes),
+        ("free_bytes", "Room of the log dir", status.free_bytes),
+        ("parked", "1 while free space is low and nothing is fetched", u64::from(status.parked)),
+        (
+            "source_unreachable",
+            "1 while no broker of the source answers",
+            u64::from(status.source_trouble.is_some()),
+        ),
+        ("gaps", "Gaps on record", number(totals.gaps)),
+        ("truncations", "Truncations on record", number(totals.truncations)),
+        ("partitions", "Partitions of the job", number(totals.partitions)),
+        ("caught_up_partitions", "Partitions without lag", number(totals.caught_up)),
+        (
+            "mirror_topic_refused",
+            "Topics included by a pattern and not copied",
+            number(status.refused.len()),
+        ),
+    ]
 }
 
 fn states(out: &mut String, status: &Status) {

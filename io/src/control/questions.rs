@@ -1,10 +1,11 @@
 //! The task that asks the source, so that the job never waits for it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use heliostat_core::protocol::{
-    Api, BrokerApis, EpochEnd, EpochEndQuery, FETCH_VERSION_NAMES_MAX, ListedOffset, Metadata,
-    OffsetAt, OffsetQuery,
+    Api, BrokerApis, ConfigsRequest, EpochEnd, EpochEndQuery, FETCH_VERSION_NAMES_MAX,
+    ListedOffset, Metadata, OffsetAt, OffsetQuery, TopicConfigs,
 };
 use heliostat_core::types::{BrokerId, LeaderEpoch, TopicPartition};
 use tokio::sync::mpsc;
@@ -20,6 +21,8 @@ pub(super) enum Question {
     Offsets(Vec<(TopicPartition, LeaderEpoch)>),
     /// Where epochs end.
     EpochEnds(Vec<EpochEndQuery>),
+    /// Configs of topics that a copy depends on.
+    Configs(Vec<Arc<str>>),
 }
 
 /// What came of it.
@@ -34,6 +37,7 @@ pub(super) enum Answer {
         silent_on_divergence: BTreeSet<BrokerId>,
     },
     EpochEnds(Answers<EpochEnd>),
+    Configs(Result<Vec<TopicConfigs>, SourceError>),
 }
 
 /// Questions that may wait.
@@ -80,6 +84,10 @@ async fn serve(
                 Question::Metadata => Answer::Metadata(client.metadata(None).await),
                 Question::Offsets(partitions) => offsets(&mut client, &partitions).await,
                 Question::EpochEnds(queries) => Answer::EpochEnds(client.epoch_ends(queries).await),
+                Question::Configs(topics) => {
+                    let keys = Some(ConfigsRequest::PREFLIGHT_KEYS);
+                    Answer::Configs(client.topic_configs(&topics, keys).await)
+                }
             }
         };
         let answer = tokio::select! {

@@ -8,11 +8,15 @@ use heliostat_core::engine::config::ShardConfig;
 use heliostat_core::log::cx::{AppendLimits, AppendMode};
 use heliostat_core::types::ShardId;
 
-use crate::disk::{DirectIo, DiskConfig, probe_direct_io};
+use crate::disk::{DirectIo, DiskConfig, disk_space, probe_direct_io};
 use crate::net::SocketOptions;
 use crate::shard::executor::{ExecutorError, ShardThread, spawn_pinned};
 use crate::shard::mailbox::{ControlEnd, mailbox};
 use crate::shard::run::{ShardError, ShardSetup, run};
+
+/// Space that all shards together may reserve beyond their data, in bytes; never more
+/// than a twentieth of what is free.
+const PREALLOCATE_BYTES_MAX: u64 = 8 << 30;
 
 /// Why shards did not start.
 #[derive(Debug, thiserror::Error)]
@@ -68,11 +72,13 @@ pub fn spawn_shards(
     first_cpu: Option<usize>,
 ) -> Result<(ShardFleet, Vec<ControlEnd>), ShardsError> {
     let mode = append_mode(log_dir, config.append_direct)?;
+    let reserve = disk_space(log_dir).map_err(ShardsError::Probe)?.free_bytes / 20;
+    let reserve = reserve.min(PREALLOCATE_BYTES_MAX) / u64::try_from(count).unwrap_or(1).max(1);
     let (mut threads, mut ends) = (Vec::new(), Vec::new());
     for index in 0..count {
         let (control, shard) = mailbox().map_err(ShardsError::Mailbox)?;
         let setup = ShardSetup {
-            config: shard_config(config, mode, count),
+            config: shard_config(config, mode, reserve),
             log_dir: log_dir.to_path_buf(),
             disk: disk_config(mode),
             sockets: SocketOptions {
@@ -120,10 +126,9 @@ fn disk_config(mode: AppendMode) -> DiskConfig {
     }
 }
 
-fn shard_config(config: &MirrorConfig, mode: AppendMode, shards: usize) -> ShardConfig {
+fn shard_config(config: &MirrorConfig, mode: AppendMode, preallocate_bytes: u64) -> ShardConfig {
     let base = ShardConfig::default();
     let connections = usize::try_from(config.fetch.connections_per_broker).unwrap_or(1);
-    let shares = u64::try_from(shards).unwrap_or(1).max(1);
     ShardConfig {
         client_id: config.client_id.clone(),
         buffer_bytes: usize::try_from(config.shard_memory_bytes).unwrap_or(usize::MAX),
@@ -134,7 +139,7 @@ fn shard_config(config: &MirrorConfig, mode: AppendMode, shards: usize) -> Shard
             flush_after: config.log.flush_after(),
             ..base.append.clone()
         },
-        preallocate_bytes: (8 << 30) / shares,
+        preallocate_bytes,
         fetch_wait: Duration::from_millis(config.fetch.wait_max_ms.into()),
         fetch_min_bytes: config.fetch.min_bytes,
         fetch_max_bytes: config.fetch.response_max_bytes,

@@ -65,7 +65,11 @@ impl Job {
             self.event(kind, Some(&at), &text);
         }
         let (log, report) = match how {
-            Opening::Reset { start, .. } => {
+            Opening::Reset { start, record } => {
+                if record.is_none() {
+                    let text = format!("copied from the source's start on, offset {start}");
+                    self.event(EventKind::Added, Some(&at), &text);
+                }
                 let log = self.log_dir.reset_log(&at, own_id, config, start)?;
                 (log, OpenReport::default())
             }
@@ -186,9 +190,8 @@ impl Job {
         };
         for (shard, rate) in rates.into_iter().enumerate() {
             let Some(port) = self.shards.get_mut(shard) else { continue };
-            // No limit is what a shard starts with.
-            if port.throttle.unwrap_or(None) != rate {
-                port.throttle = Some(rate);
+            if port.throttle != rate {
+                port.throttle = rate;
                 self.command(shard, Command::SetThrottleRate(rate));
             }
         }

@@ -1,6 +1,6 @@
 //! What the source says: topics, leaders, offsets, ends of epochs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use heliostat_core::engine::message::{BrokerAddress, Command, PartitionKey};
@@ -9,7 +9,7 @@ use heliostat_core::log::gaps::{GapKind, GapRecord};
 use heliostat_core::mirror::returned::{CopyEnds, Repair, on_epoch_end, on_offsets};
 use heliostat_core::mirror::topics::{Change, Refresh};
 use heliostat_core::protocol::fetch_stream::DivergingEpoch;
-use heliostat_core::protocol::{EpochEndQuery, ErrorCode, Metadata, TopicIdentity};
+use heliostat_core::protocol::{EpochEndQuery, ErrorCode, Metadata, TopicConfigs, TopicIdentity};
 use heliostat_core::time::Tick;
 use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
 
@@ -73,7 +73,7 @@ impl Job {
     /// A question found no room: its partitions ask again a moment later.
     fn ask_again(&mut self, question: &Question) {
         let partitions: Vec<TopicPartition> = match question {
-            Question::Metadata => Vec::new(),
+            Question::Metadata | Question::Configs(_) => Vec::new(),
             Question::Offsets(asked) => asked.iter().map(|(at, _)| at.clone()).collect(),
             Question::EpochEnds(asked) => asked.iter().map(|q| q.partition.clone()).collect(),
         };
@@ -125,6 +125,7 @@ impl Job {
                 self.take_unanswered(earliest.unanswered);
                 self.take_unanswered(latest.unanswered);
             }
+            Answer::Configs(configs) => self.take_configs(configs.unwrap_or_default()),
             Answer::EpochEnds(ends) => {
                 for end in ends.answers {
                     let answer =
@@ -198,9 +199,15 @@ impl Job {
 
     pub(super) fn take_refresh(&mut self, refresh: Refresh) {
         self.health.refreshes += 1;
+        let mut new_topics = BTreeSet::new();
         for change in refresh.changes {
             match change {
-                Change::NewPartition { topic, index, .. } => self.add_copy(&topic, index),
+                Change::NewPartition { topic, index, .. } => {
+                    if index == 0 {
+                        new_topics.insert(Arc::clone(&topic.name));
+                    }
+                    self.add_copy(&topic, index);
+                }
                 Change::NewLeader { partition, leader, epoch_rose } => {
                     let Some(key) = self.by_name.get(&partition).copied() else { continue };
                     let Some(copy) = self.copies.get_mut(&key) else { continue };
@@ -225,10 +232,38 @@ impl Job {
                 }
             }
         }
+        if !new_topics.is_empty() {
+            // Only for a warning: one that finds no room is not worth a wait.
+            let _ = self.source.ask(Question::Configs(new_topics.into_iter().collect()));
+        }
         if refresh.confirm_soon {
             self.due.refresh = self.due.refresh.min(self.now().after(REFRESH_GAP * 2));
         } else {
             self.identities_confirmed();
+        }
+    }
+
+    /// Warns of topics whose copy will not be what an operator may expect. A client that may
+    /// not see configs gets no warning.
+    fn take_configs(&mut self, configs: Vec<TopicConfigs>) {
+        for topic in configs {
+            let is_on = |key, word: &str| topic.value(key).is_some_and(|v| v.contains(word));
+            if is_on("cleanup.policy", "compact") {
+                let text = format!(
+                    "{}: the topic is compacted at the source; its copy is not compacted here and \
+                     only grows",
+                    topic.topic
+                );
+                self.event(EventKind::Topic, None, &text);
+            }
+            if is_on("remote.storage.enable", "true") {
+                let text = format!(
+                    "{}: the topic has tiered storage at the source; its copy holds all of it on \
+                     this disk",
+                    topic.topic
+                );
+                self.event(EventKind::Topic, None, &text);
+            }
         }
     }
 

@@ -382,8 +382,11 @@ fn new_partitions_and_throttle_changes_reach_the_shard() {
     run(async {
         let dir = tempfile::tempdir().unwrap();
         let source = Source::start(&[("t", Topic::new(ID, 1, 0, 9))]);
+        source.change(|world| world.topics.get_mut("t").unwrap().cleanup = "compact,delete");
         let mut running = Running::start(config(dir.path(), &source, &[])).await;
         running.added().await;
+        let warns = |e: &Event| e.text.starts_with("t: the topic is compacted at the source");
+        running.until(|status| status.events.iter().any(warns)).await;
         source.change(|world| world.topics.get_mut("t").unwrap().partitions = 2);
         running.added().await;
         let throttled = ThrottledPartitions::parse("t:1").unwrap();

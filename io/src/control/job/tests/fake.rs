@@ -11,11 +11,13 @@ use heliostat_core::engine::message::{
     AddPartition, Command, PartitionKey, PartitionProgress, Report, ReturnReason,
 };
 use heliostat_core::types::Offset;
+use kafka_protocol::messages::describe_configs_response as described;
 use kafka_protocol::messages::list_offsets_response as listed;
 use kafka_protocol::messages::metadata_response as meta;
 use kafka_protocol::messages::offset_for_leader_epoch_response as ended;
 use kafka_protocol::messages::{
-    ListOffsetsResponse, MetadataResponse, OffsetForLeaderEpochResponse, TopicName,
+    DescribeConfigsResponse, ListOffsetsResponse, MetadataResponse, OffsetForLeaderEpochResponse,
+    TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
@@ -32,13 +34,23 @@ pub(super) struct Topic {
     pub(super) epoch: i32,
     pub(super) earliest: i64,
     pub(super) latest: i64,
+    /// `cleanup.policy`
+    pub(super) cleanup: &'static str,
     /// Answer to every question for the end of an epoch.
     pub(super) epoch_end: (i32, i64),
 }
 
 impl Topic {
     pub(super) fn new(id: u128, partitions: i32, earliest: i64, latest: i64) -> Self {
-        Self { id, partitions, epoch: 3, earliest, latest, epoch_end: (3, latest) }
+        Self {
+            id,
+            partitions,
+            epoch: 3,
+            earliest,
+            latest,
+            cleanup: "delete",
+            epoch_end: (3, latest),
+        }
     }
 }
 
@@ -117,6 +129,7 @@ fn serve(stream: TcpStream, port: u16, world: &Mutex<World>) {
                 peer.answer(asked, &offsets(&world, is_earliest));
             }
             23 => peer.answer(asked, &epoch_ends(&world)),
+            32 => peer.answer(asked, &configs(&world)),
             other => panic!("API {other} is not served"),
         }
     }
@@ -179,6 +192,20 @@ fn epoch_ends(world: &World) -> OffsetForLeaderEpochResponse {
             .with_partitions((0..facts.partitions).map(partition).collect())
     });
     OffsetForLeaderEpochResponse::default().with_topics(topics.collect())
+}
+
+fn configs(world: &World) -> DescribeConfigsResponse {
+    let text = StrBytes::from_static_str;
+    let results = world.topics.iter().map(|(&topic, facts)| {
+        let policy = described::DescribeConfigsResourceResult::default()
+            .with_name(text("cleanup.policy"))
+            .with_value(Some(text(facts.cleanup)));
+        described::DescribeConfigsResult::default()
+            .with_resource_type(2)
+            .with_resource_name(text(topic))
+            .with_configs(vec![policy])
+    });
+    DescribeConfigsResponse::default().with_results(results.collect())
 }
 
 /// A shard's end in the hands of a test.
