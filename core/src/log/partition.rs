@@ -109,8 +109,8 @@ pub struct PartitionLog {
     run: Option<Run>,
     epoch_limit: LeaderEpoch,
     side_ops: Vec<OpId>,
-    /// Snapshot of a segment that was removed.
-    stray_snapshot: Option<Offset>,
+    /// Segment whose `.log` was removed; its other files follow.
+    removing: Option<Offset>,
     failure: Option<LogFailure>,
     closing: bool,
     /// Last time a run began.
@@ -156,7 +156,7 @@ impl PartitionLog {
             run: None,
             epoch_limit: LeaderEpoch::NONE,
             side_ops: Vec::new(),
-            stray_snapshot: None,
+            removing: None,
             failure: None,
             closing: false,
             used_at: Tick::ZERO,
@@ -648,15 +648,19 @@ impl PartitionLog {
         }
     }
 
-    /// Removes one segment at a time, from the front: a crash leaves no gap. A snapshot
-    /// goes after its segment, and a segment after the next one's snapshot is there: it is
-    /// all that remembers the producers.
+    /// Removes one segment at a time, from the front: a crash leaves no gap. Its `.log` goes
+    /// first, for without the other files a log that stays would say less than it knew; and
+    /// only once the next one's snapshot is there, which is all that remembers the producers.
     fn delete_below_start(&mut self, cx: &mut LogCx<'_>) {
         if !self.side_ops.is_empty() || self.failure.is_some() {
             return;
         }
-        if let Some(base) = self.stray_snapshot.take() {
-            self.remove_file(base, SegmentFileKind::Snapshot, cx);
+        if let Some(base) = self.removing.take() {
+            for kind in SegmentFileKind::ALL {
+                if kind != SegmentFileKind::Log {
+                    self.remove_file(base, kind, cx);
+                }
+            }
             return;
         }
         let next = match (self.sealed.get(1), self.live.front()) {
@@ -666,12 +670,8 @@ impl PartitionLog {
         };
         if next.is_some_and(|next| next <= self.log_start) && !self.sealed.is_empty() {
             let base = self.sealed.remove(0).base;
-            for kind in SegmentFileKind::ALL {
-                if kind != SegmentFileKind::Snapshot {
-                    self.remove_file(base, kind, cx);
-                }
-            }
-            self.stray_snapshot = Some(base);
+            self.remove_file(base, SegmentFileKind::Log, cx);
+            self.removing = Some(base);
         }
     }
 

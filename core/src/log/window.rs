@@ -257,3 +257,6 @@ impl WriteWindow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
