@@ -45,7 +45,7 @@ impl fmt::Display for Failure {
         while let Some(error) = cause {
             // A layer that repeats its cause is not printed twice.
             let said = error.to_string();
-            if !text.ends_with(&said) {
+            if !text.contains(&said) {
                 text.push_str(": ");
                 text.push_str(&said);
             }

@@ -125,7 +125,8 @@ pub(crate) fn describe(report: &PartitionReport) -> String {
     let (name, word) = (report.partition.to_string(), word(&report.outcome));
     let (start, end) = (report.copy_start, report.copy_end);
     let mut out = format!("{name:32} {word:10} offsets {start} to {end}, {}", size(report.bytes));
-    if report.behind() > 0 {
+    // Where a difference ended the walk, the rest was not read.
+    if report.behind() > 0 && !matches!(report.outcome, Outcome::Different(_)) {
         let _ = write!(out, ", {} records behind the source", report.behind());
     }
     out.push('\n');

@@ -83,15 +83,11 @@ pub(super) async fn verify_partition(
     let partition = TopicPartition::new(job.topic.name.clone(), job.index);
     let bounds = source.bounds(&partition).await?;
     let (source_start, source_end) = bounds;
-    let mut copy = CopyReader::new(job.segments.clone(), job.may_map, job.may_be_torn);
-    let first = match copy.current() {
-        Ok(first) => first.map(|meta| meta.base_offset),
-        // Found again, and reported, by the walk.
-        Err(_) => job.segments.first().map(|segment| segment.base_offset),
-    };
-    let base = first.or(job.segments.first().map(|segment| segment.base_offset));
-    let base = base.unwrap_or(Offset::ZERO);
-    let copy_start = job.log_start.map_or(base, |start| start.max(base));
+    let copy = CopyReader::new(job.segments.clone(), job.may_map, job.may_be_torn);
+    let base = job.segments.first().map_or(source_start, |segment| segment.base_offset);
+    // Without an entry in the checkpoint the log begins with its first segment, or, where
+    // compaction left nothing before that, with the source's.
+    let copy_start = job.log_start.unwrap_or(base.min(source_start));
     let report = PartitionReport {
         partition,
         outcome: Outcome::Equal,
@@ -118,8 +114,8 @@ impl Walk<'_> {
         let copy_start = self.report.copy_start;
         if copy_start > source_start && !self.is_gap(source_start, copy_start) {
             self.report.warnings.push(format!(
-                "the copy begins at {copy_start}, the source at {source_start}; what is between \
-                 was not copied"
+                "the copy's log start is {copy_start}, the source's {source_start}; what is \
+                 between was not compared"
             ));
         }
         while let Some(copied) = self.copy_batch().await? {
