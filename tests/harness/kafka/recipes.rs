@@ -107,6 +107,22 @@ pub fn lose_tail(
     topic: &str,
     tail: &Workload,
 ) -> Result<LostTail> {
+    lose_tail_seen(cluster, client, topic, tail, |_| Ok(()))
+}
+
+/// As [`lose_tail`]; `seen` is called with the end of the tail, exclusive, while it is there. For
+/// those who have to have read it.
+///
+/// # Errors
+///
+/// [`KafkaError::Timeout`] when a step does not show, and those of `seen`.
+pub fn lose_tail_seen<E: From<KafkaError>>(
+    cluster: &mut Cluster,
+    client: &KafkaClient,
+    topic: &str,
+    tail: &Workload,
+    seen: impl FnOnce(i64) -> Result<(), E>,
+) -> Result<LostTail, E> {
     let before = client
         .wait_partition(topic, 0, "two in sync", |p| p.isr.len() == 2 && p.leader.is_some())?;
     let old_leader = before.leader.unwrap_or_default();
@@ -117,6 +133,7 @@ pub fn lose_tail(
     })?;
     let written = client.produce(tail)?;
     let (first, last) = written.offsets.get(&0).copied().unwrap_or((-1, -1));
+    seen(last.saturating_add(1))?;
 
     cluster.node_mut(old_leader)?.kill()?;
     cluster.node_mut(new_leader)?.start()?;

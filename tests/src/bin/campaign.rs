@@ -1,0 +1,210 @@
+//! The long scenarios, one result file a line.
+//!
+//! `cargo run --release -p heliostat-tests --bin campaign [--only NAME] [--list]`: runs each line
+//! that has no result of this commit yet, and writes `tests/results/<line>.md`.
+
+#![expect(clippy::print_stdout, reason = "a program for the prompt")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use clap::Parser;
+use heliostat_tests::kafka::{Artifacts, KafkaVersion, require};
+use heliostat_tests::scenarios::changes::topics_change;
+use heliostat_tests::scenarios::faults::{Faults, leaders_move_and_die};
+use heliostat_tests::scenarios::formats::mixed_formats;
+use heliostat_tests::scenarios::identity::{Size, identical};
+use heliostat_tests::scenarios::sizes::{large_batches, many_partitions};
+use heliostat_tests::scenarios::takeover::{Takeover, take_over};
+use heliostat_tests::scenarios::unclean::unclean_election;
+use heliostat_tests::scenarios::{Figures, Result, child};
+
+/// One line of the campaign.
+struct Line {
+    name: &'static str,
+    version: KafkaVersion,
+    what: &'static str,
+    run: fn(&Artifacts) -> Result<Figures>,
+}
+
+const fn line(
+    name: &'static str,
+    version: KafkaVersion,
+    what: &'static str,
+    run: fn(&Artifacts) -> Result<Figures>,
+) -> Line {
+    Line { name, version, what, run }
+}
+
+fn identical_large(kafka: &Artifacts) -> Result<Figures> {
+    identical(kafka, Size::LARGE)
+}
+
+fn identical_small(kafka: &Artifacts) -> Result<Figures> {
+    identical(kafka, Size::SMALL)
+}
+
+fn taken_over(kafka: &Artifacts) -> Result<Figures> {
+    take_over(kafka, &[Takeover::CleanShutdown, Takeover::NoMarker, Takeover::CopyKilled])
+}
+
+fn faults_many(kafka: &Artifacts) -> Result<Figures> {
+    leaders_move_and_die(kafka, Faults::MANY)
+}
+
+const LINES: [Line; 12] = {
+    use KafkaVersion::{V2_1, V2_8, V3_9, V4};
+    const BYTES: &str = "24 partitions, all codecs, idempotent and transactional producers during \
+                         the copy: the copy's bytes and epochs are the leaders' own";
+    const TAKEN: &str = "a broker serves the same records and committed records from the copy's \
+                         files: clean, without marker, after kill -9 of the copy";
+    const FORMATS: &str = "message formats 0, 1 and 2 in one partition, all their codecs";
+    [
+        line("identical-4", V4, BYTES, identical_large),
+        line("identical-3.9", V3_9, BYTES, identical_large),
+        line("identical-2.8", V2_8, BYTES, identical_small),
+        line("identical-2.1", V2_1, BYTES, identical_small),
+        line("takeover-4", V4, TAKEN, taken_over),
+        line("takeover-3.9", V3_9, TAKEN, taken_over),
+        line("formats-2.8", V2_8, FORMATS, mixed_formats),
+        line(
+            "faults-4",
+            V4,
+            "60 leader moves and nine brokers killed with SIGKILL, under load",
+            faults_many,
+        ),
+        line("unclean-4", V4, "a copied tail is lost by an unclean election", unclean_election),
+        line(
+            "changes-4",
+            V4,
+            "records deleted into a batch and past the copy, partitions added, topic recreated",
+            topics_change,
+        ),
+        line(
+            "large-batches-4",
+            V4,
+            "batches of 24 MB and 100 MB through 16 MiB of shard memory",
+            large_batches,
+        ),
+        line("partitions-1000-4", V4, "one topic of 1,000 partitions", many_partitions),
+    ]
+};
+
+/// Runs the long scenarios and writes their results.
+#[derive(Parser)]
+#[command(name = "campaign")]
+struct Arguments {
+    /// Only the lines whose names contain this; they run again even with a result of this commit.
+    #[arg(long)]
+    only: Option<String>,
+    /// Names the lines and runs nothing.
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    match child::run_if_asked() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let arguments = Arguments::parse();
+    let commit = output("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
+    let mut failed = 0;
+    for line in &LINES {
+        let path = results().join(format!("{}.md", line.name));
+        if arguments.list {
+            println!("{}: {}", line.name, line.what);
+            continue;
+        }
+        match &arguments.only {
+            Some(only) if !line.name.contains(only) => continue,
+            None if has_result(&path, &commit) => {
+                println!("{}: has a result of {commit}", line.name);
+                continue;
+            }
+            _ => {}
+        }
+        println!("{}: {}", line.name, line.what);
+        if !run(line, &path, &commit) {
+            failed += 1;
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn results() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("results")
+}
+
+fn has_result(path: &Path, commit: &str) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().any(|line| line == format!("- commit: {commit}"))
+        && text.lines().any(|line| line == "- result: passed")
+}
+
+/// Runs a line and writes its result; whether it passed.
+fn run(line: &Line, path: &Path, commit: &str) -> bool {
+    let began = Instant::now();
+    let outcome = match require(line.version) {
+        Ok(kafka) => (line.run)(&kafka).map_err(|error| error.to_string()),
+        Err(skipped) => Err(skipped.to_string()),
+    };
+    let seconds = began.elapsed().as_secs();
+    let passed = outcome.is_ok();
+    let mut text = format!(
+        "# {}\n\n{}\n\n- result: {}\n- date: {}\n- commit: {commit}\n- command: `cargo run \
+         --release -p heliostat-tests --bin campaign -- --only {}`\n- host: {}\n- kernel: {}\n- \
+         wall time: {seconds} s\n\n",
+        line.name,
+        line.what,
+        if passed { "passed" } else { "failed" },
+        output("date", &["-u", "+%F %T UTC"]),
+        line.name,
+        host(),
+        output("uname", &["-sr"]),
+    );
+    match outcome {
+        Ok(figures) => {
+            for (name, value) in figures.iter() {
+                text.push_str(&format!("- {name}: {value}\n"));
+            }
+        }
+        Err(error) => text.push_str(&format!("```\n{error}\n```\n")),
+    }
+    println!("{text}");
+    let written = std::fs::create_dir_all(results()).and_then(|()| std::fs::write(path, text));
+    if let Err(error) = &written {
+        println!("{}: {error}", path.display());
+    }
+    passed && written.is_ok()
+}
+
+/// Processors and memory.
+fn host() -> String {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown processor", |(_, model)| model);
+    let count = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib: u64 = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok())
+        .unwrap_or(0);
+    format!("{count} x {model}, {} MiB", kib / 1024)
+}
+
+/// First line of a program's output.
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.ok()
+        .and_then(|text| text.lines().next().map(str::to_owned))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
