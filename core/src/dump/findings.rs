@@ -98,8 +98,8 @@ impl Findings {
                 writeln!(out, "  Index timestamp: {index}, {before}")?;
             }
         }
-        for pairs in self.missing.values() {
-            writeln!(out, "The following indexed offsets are not found in the log.")?;
+        for (path, pairs) in &self.missing {
+            writeln!(out, "The following indexed offsets are not found in :{path}")?;
             for (index, log) in pairs {
                 writeln!(out, "Indexed offset: {index}, found log offset: {log}")?;
             }

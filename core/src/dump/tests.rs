@@ -226,7 +226,7 @@ fn time_entries_are_checked_against_the_log() {
             "  Index timestamp: 1013, log timestamp: 1011",
             format!("Found out of order timestamp in :{TIME_INDEX}").as_str(),
             "  Index timestamp: 1012, Previously indexed timestamp: 1013",
-            "The following indexed offsets are not found in the log.",
+            format!("The following indexed offsets are not found in :{TIME_INDEX}").as_str(),
             "Indexed offset: 19, found log offset: -1",
         ]
     );
