@@ -196,13 +196,14 @@ pub(super) fn first_offset(batch: Batch<'_>) -> Offset {
     batch.meta.base_offset
 }
 
-/// What a cleaner leaves as it was when it rewrites a batch.
-fn kept_fields(meta: &BatchMeta) -> [(&'static str, i64); 7] {
+/// What a cleaner leaves as it was when it rewrites a batch. Of the attributes that is all but
+/// the bit that says what the base timestamp means; a batch that it empties has no codec either.
+fn kept_fields(meta: &BatchMeta, is_emptied: bool) -> [(&'static str, i64); 7] {
+    let changed = if is_emptied { 0x47 } else { 0x40 };
     [
         ("magic", meta.magic.into()),
         ("partitionLeaderEpoch", meta.leader_epoch.0.into()),
-        // All but the bit that says what the base timestamp means.
-        ("attributes", i64::from(meta.attributes & !0x40)),
+        ("attributes", i64::from(meta.attributes & !changed)),
         ("lastOffset", meta.last_offset.0),
         ("producerId", meta.producer_id.0),
         ("producerEpoch", meta.producer_epoch.0.into()),
@@ -224,7 +225,9 @@ pub(super) fn compare(
         && copy.meta.base_offset == source.meta.base_offset
     {
         let offset = Some(copy.meta.base_offset);
-        let pairs = kept_fields(copy.meta).into_iter().zip(kept_fields(source.meta));
+        let is_emptied = source.meta.records_count == 0;
+        let kept = |meta| kept_fields(meta, is_emptied).into_iter();
+        let pairs = kept(copy.meta).zip(kept(source.meta));
         for ((name, copy), (_, source)) in pairs {
             if copy != source {
                 let field = format!("{name} of the batch");

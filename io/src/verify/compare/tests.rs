@@ -76,6 +76,17 @@ fn fewer_records_at_the_source_are_the_cleaners_work() {
 }
 
 #[test]
+fn a_batch_that_the_cleaner_emptied_has_no_codec() {
+    let uncompressed =
+        |keep: &[i32]| batch_with(8, keep, b"value", |batch| batch.compression(Compression::None));
+    let whole = batch(8, &[0, 1]);
+    let emptied = compared(&[&whole], &[&uncompressed(&[])], true);
+    assert_eq!(emptied, Verdict::Cleaned { records: 2 });
+    let found = found(compared(&[&whole], &[&uncompressed(&[1])], true));
+    assert_eq!(found.field, "attributes of the batch");
+}
+
+#[test]
 fn a_topic_without_a_cleaner_loses_nothing() {
     let found = found(compared(&[&batch(8, &[0, 1, 2])], &[&batch(8, &[0, 2])], false));
     assert_eq!((found.offset, found.field.as_str()), (Some(Offset(9)), "record"));
