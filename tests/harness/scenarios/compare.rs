@@ -110,8 +110,10 @@ pub fn same_log(source: &Path, copy: &Path) -> Result<Census> {
     let differs = theirs.iter().zip(&ours).position(|(a, b)| a != b);
     ensure(theirs.len() == ours.len() && differs.is_none(), || {
         format!(
-            "{copy:?} has {} bytes, {source:?} {}; first difference {differs:?}",
+            "{} has {} bytes, {} {}; first difference {differs:?}",
+            copy.display(),
             ours.len(),
+            source.display(),
             theirs.len()
         )
     })?;
@@ -128,7 +130,9 @@ pub fn same_epochs(source: &Path, copy: &Path, log_end: i64) -> Result<()> {
     let mut theirs = files::epoch_checkpoint(source)?;
     theirs.retain(|&(_, start)| start < log_end);
     let ours = files::epoch_checkpoint(copy)?;
-    ensure(theirs == ours, || format!("{copy:?}: epochs {ours:?}, {source:?}: {theirs:?}"))
+    ensure(theirs == ours, || {
+        format!("{}: epochs {ours:?}, {}: {theirs:?}", copy.display(), source.display())
+    })
 }
 
 /// Kafka's tool reads every file of these partition directories without a complaint. Returns how

@@ -12,6 +12,7 @@ use heliostat_core::select::TopicSelector;
 use heliostat_io::control::{
     Job, JobConfig, JobHandle, JobReport, PartitionState, PartitionStatus, Status, spawn_shards,
 };
+use heliostat_io::source_client::{HostPort, HostPortError};
 use tempfile::TempDir;
 
 use super::error::{Result, ScenarioError, ensure};
@@ -61,19 +62,22 @@ impl JobPlan {
         }
     }
 
+    /// Addresses of the source.
+    pub(crate) fn bootstrap(&self) -> Result<Vec<HostPort>> {
+        let parse = |address: &str| {
+            address.parse().map_err(|error: HostPortError| ScenarioError::Wrong(error.to_string()))
+        };
+        self.bootstrap.split(',').map(parse).collect()
+    }
+
     fn config(&self, follow: bool) -> Result<JobConfig> {
         let wrong = |error: &dyn std::fmt::Display| ScenarioError::Wrong(error.to_string());
         let mirror = MirrorConfig::from_pairs(self.pairs.clone()).map_err(|e| wrong(&e))?;
         let selector = TopicSelector::new(&self.topics, "").map_err(|e| wrong(&e))?;
-        let bootstrap = self
-            .bootstrap
-            .split(',')
-            .map(|address| address.parse().map_err(|e| wrong(&e)))
-            .collect::<Result<_>>()?;
         Ok(JobConfig {
             log_dir: self.dir.clone(),
             mirror,
-            bootstrap,
+            bootstrap: self.bootstrap()?,
             selector,
             shards: self.shards,
             follow,
@@ -316,7 +320,9 @@ fn summary(status: &Status) -> String {
         text.push_str(&line);
     }
     for event in status.events.iter().rev().take(20) {
-        text.push_str(&format!("{:?} {:?} {}\n", event.kind, event.partition, event.text));
+        let at = event.partition.as_ref().map(ToString::to_string).unwrap_or_default();
+        let line = format!("{:?} {at} {}\n", event.kind, event.text);
+        text.push_str(&line);
     }
     text
 }

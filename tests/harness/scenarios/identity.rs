@@ -8,6 +8,7 @@ use super::copy::{Copy, Ends};
 use super::error::{Result, ensure};
 use super::figures::Figures;
 use super::load;
+use super::verified::verified;
 use crate::kafka::{Artifacts, Cluster, Compression, Driver, KafkaClient, Workload};
 
 /// Topics of the scenario: name, partitions, wanted replicas.
@@ -81,6 +82,7 @@ pub fn identical(kafka: &Artifacts, size: Size) -> Result<Figures> {
     mirror.wait_for_ends(&ends)?;
     mirror.stop()?;
     ensure(copy.gaps().is_empty(), || format!("gaps on record: {}", copy.gaps()))?;
+    ensure(verified(&copy)?.agrees(true), || "verify does not say equal".to_owned())?;
 
     let leaders = leaders(&client, &TOPICS.map(|(topic, ..)| topic))?;
     cluster.stop_all()?;

@@ -6,6 +6,7 @@
 
 pub mod changes;
 pub mod child;
+pub mod compacted;
 pub mod compare;
 pub mod copy;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod load;
 pub mod sizes;
 pub mod takeover;
 pub mod unclean;
+pub mod verified;
 
 pub use copy::{Copy, Mirror};
 pub use error::{Result, ScenarioError};

@@ -78,7 +78,7 @@ pub fn take_over(kafka: &Artifacts, how: &[Takeover]) -> Result<Figures> {
             let files = no_complaints(kafka, &dirs, false)?;
             figures.add("files read by DumpLogSegments", files);
         } else {
-            recover(copy.dir(), &data)?;
+            recover(copy.dir(), &data, &ends)?;
         }
         cluster.start_all()?;
         for name in ends.keys() {
@@ -204,21 +204,27 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the broker recover at its next start, from the copy's recovery points.
-fn recover(copy: &Path, data: &Path) -> Result<()> {
+/// Makes the broker recover at its next start, from the copy's recovery points. A copy that was
+/// killed early has none: then from the first byte.
+fn recover(copy: &Path, data: &Path, partitions: &Ends) -> Result<()> {
     let marker = data.join(".kafka_cleanshutdown");
     fs::remove_file(&marker).map_err(ScenarioError::file(&marker))?;
     let lines = |dir: &Path| -> Result<Vec<String>> {
         let path = dir.join(RECOVERY_POINTS);
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
         let text = fs::read_to_string(&path).map_err(ScenarioError::file(&path))?;
         Ok(text.lines().skip(2).map(str::to_owned).collect())
     };
-    let ours = lines(copy)?;
-    let place = |line: &str| line.rsplit_once(' ').map(|(place, _)| place.to_owned());
-    let places: Vec<_> = ours.iter().filter_map(|line| place(line)).collect();
+    let is_copied = |line: &String| {
+        let mut words = line.split(' ');
+        let name = words.next().zip(words.next()).map(|(topic, index)| format!("{topic}-{index}"));
+        name.is_some_and(|name| partitions.contains_key(&name))
+    };
     let mut all = lines(data)?;
-    all.retain(|line| place(line).is_none_or(|place| !places.contains(&place)));
-    all.extend(ours);
+    all.retain(|line| !is_copied(line));
+    all.extend(lines(copy)?);
     let path = data.join(RECOVERY_POINTS);
     let text = format!("0\n{}\n{}\n", all.len(), all.join("\n"));
     fs::write(&path, text).map_err(ScenarioError::file(&path))

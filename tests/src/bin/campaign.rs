@@ -12,6 +12,7 @@ use std::time::Instant;
 use clap::Parser;
 use heliostat_tests::kafka::{Artifacts, KafkaVersion, require};
 use heliostat_tests::scenarios::changes::topics_change;
+use heliostat_tests::scenarios::compacted::compacted;
 use heliostat_tests::scenarios::faults::{Faults, leaders_move_and_die};
 use heliostat_tests::scenarios::formats::mixed_formats;
 use heliostat_tests::scenarios::identity::{Size, identical};
@@ -53,7 +54,7 @@ fn faults_many(kafka: &Artifacts) -> Result<Figures> {
     leaders_move_and_die(kafka, Faults::MANY)
 }
 
-const LINES: [Line; 12] = {
+const LINES: [Line; 13] = {
     use KafkaVersion::{V2_1, V2_8, V3_9, V4};
     const BYTES: &str = "24 partitions, all codecs, idempotent and transactional producers during \
                          the copy: the copy's bytes and epochs are the leaders' own";
@@ -62,7 +63,7 @@ const LINES: [Line; 12] = {
     const FORMATS: &str = "message formats 0, 1 and 2 in one partition, all their codecs";
     [
         line("identical-4", V4, BYTES, identical_large),
-        line("identical-3.9", V3_9, BYTES, identical_large),
+        line("identical-3.9", V3_9, BYTES, identical_small),
         line("identical-2.8", V2_8, BYTES, identical_small),
         line("identical-2.1", V2_1, BYTES, identical_small),
         line("takeover-4", V4, TAKEN, taken_over),
@@ -75,6 +76,12 @@ const LINES: [Line; 12] = {
             faults_many,
         ),
         line("unclean-4", V4, "a copied tail is lost by an unclean election", unclean_election),
+        line(
+            "compacted-4",
+            V4,
+            "the cleaner works during the copy and after it: superseded, nowhere different",
+            compacted,
+        ),
         line(
             "changes-4",
             V4,
@@ -113,7 +120,7 @@ fn main() -> ExitCode {
         }
     }
     let arguments = Arguments::parse();
-    let commit = output("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
+    let commit = commit();
     let mut failed = 0;
     for line in &LINES {
         let path = results().join(format!("{}.md", line.name));
@@ -135,6 +142,14 @@ fn main() -> ExitCode {
         }
     }
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is checked out; results, which the campaign writes itself, do not make it another.
+fn commit() -> String {
+    let head = output("git", &["rev-parse", "--short=12", "HEAD"]);
+    let changes =
+        output("git", &["status", "--porcelain", "--", ":/", ":(top,exclude)tests/results"]);
+    if changes.is_empty() { head } else { head + "-dirty" }
 }
 
 fn results() -> PathBuf {
@@ -159,7 +174,7 @@ fn run(line: &Line, path: &Path, commit: &str) -> bool {
     let mut text = format!(
         "# {}\n\n{}\n\n- result: {}\n- date: {}\n- commit: {commit}\n- command: `cargo run \
          --release -p heliostat-tests --bin campaign -- --only {}`\n- host: {}\n- kernel: {}\n- \
-         wall time: {seconds} s\n\n",
+         profile: {}\n- wall time: {seconds} s\n\n",
         line.name,
         line.what,
         if passed { "passed" } else { "failed" },
@@ -167,15 +182,13 @@ fn run(line: &Line, path: &Path, commit: &str) -> bool {
         line.name,
         host(),
         output("uname", &["-sr"]),
+        if cfg!(debug_assertions) { "dev" } else { "release" },
     );
-    match outcome {
-        Ok(figures) => {
-            for (name, value) in figures.iter() {
-                text.push_str(&format!("- {name}: {value}\n"));
-            }
-        }
-        Err(error) => text.push_str(&format!("```\n{error}\n```\n")),
-    }
+    let details: Vec<_> = match outcome {
+        Ok(figures) => figures.iter().map(|(name, value)| format!("- {name}: {value}\n")).collect(),
+        Err(error) => vec![format!("```\n{error}\n```\n")],
+    };
+    text.push_str(&details.concat());
     println!("{text}");
     let written = std::fs::create_dir_all(results()).and_then(|()| std::fs::write(path, text));
     if let Err(error) = &written {
@@ -204,7 +217,5 @@ fn host() -> String {
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    text.ok()
-        .and_then(|text| text.lines().next().map(str::to_owned))
-        .unwrap_or_else(|| "unknown".to_owned())
+    text.map_or_else(|_| "unknown".to_owned(), |text| text.lines().next().unwrap_or("").to_owned())
 }
