@@ -78,7 +78,10 @@ pub fn many_partitions(kafka: &Artifacts) -> Result<Figures> {
     let began = Instant::now();
     let report = copy.once()?;
     let copied = began.elapsed();
-    ensure(report.status.totals.caught_up == 1_000, || format!("{:?}", report.status.totals))?;
+    let totals = &report.status.totals;
+    ensure((totals.partitions, totals.failed, totals.left_records) == (1_000, 0, 0), || {
+        format!("{totals:?}")
+    })?;
     cluster.stop_all()?;
     let mut census = Census::default();
     for partition in 0..1_000 {
