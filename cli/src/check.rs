@@ -1,5 +1,6 @@
 //! `heliostat check`
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -231,7 +232,8 @@ fn names(topics: &[&&SurveyedTopic]) -> String {
     let shown = topics.iter().take(NAMES_SHOWN).map(|topic| &*topic.identity.name);
     let mut text = shown.collect::<Vec<_>>().join(", ");
     if let Some(more) = topics.len().checked_sub(NAMES_SHOWN).filter(|more| *more > 0) {
-        text.push_str(&format!(" and {more} more"));
+        // Writing to a string cannot fail.
+        let _ = write!(text, " and {more} more");
     }
     text
 }

@@ -122,7 +122,7 @@ fn dump(
                 is_live: is_live && segment.state == SegmentFileState::Live,
             };
             let named = Named { shown: &text, ..named };
-            dump_segment_file(path, segment, named, &file, &options, out, findings)?
+            dump_segment_file(path, segment, named, &file, options, out, findings)?
         }
         _ => dump_checkpoint(&text, &file, out, findings).map(|known| {
             if !known {
@@ -138,7 +138,7 @@ fn dump_segment_file(
     segment: SegmentFileName,
     named: Named<'_>,
     file: &FileView,
-    options: &DumpOptions,
+    options: DumpOptions,
     out: &mut dyn Write,
     findings: &mut Findings,
 ) -> Result<io::Result<()>, Failure> {
@@ -150,14 +150,14 @@ fn dump_segment_file(
         })
     };
     Ok(match segment.kind {
-        SegmentFileKind::Log => dump_log(named, file, options, out, findings),
+        SegmentFileKind::Log => dump_log(named, file, &options, out, findings),
         SegmentFileKind::Index => {
             let log = beside(SegmentFileKind::Log)?;
-            dump_offset_index(named, file, &log, options, out, findings)
+            dump_offset_index(named, file, &log, &options, out, findings)
         }
         SegmentFileKind::TimeIndex => {
             let (index, log) = (beside(SegmentFileKind::Index)?, beside(SegmentFileKind::Log)?);
-            dump_time_index(named, file, &index, &log, options, out, findings)
+            dump_time_index(named, file, &index, &log, &options, out, findings)
         }
         SegmentFileKind::TxnIndex => dump_txn_index(named, file, out, findings),
         SegmentFileKind::Snapshot => dump_snapshot(named, file, out, findings),

@@ -41,7 +41,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = self.what.clone();
-        let mut cause: Option<&dyn Error> = self.source.as_deref().map(|source| source as _);
+        let mut cause = self.source.as_ref().map(|source| -> &dyn Error { source.as_ref() });
         while let Some(error) = cause {
             // A layer that repeats its cause is not printed twice.
             let said = error.to_string();

@@ -1,5 +1,6 @@
 //! `heliostat mirror`
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -156,7 +157,8 @@ pub(crate) fn show_status(meter: &mut Meter, status: &Status) {
     if status.phase == JobPhase::Copying
         && let Some(eta) = totals.eta()
     {
-        text.push_str(&format!(", {} to go", span(eta)));
+        // Writing to a string cannot fail.
+        let _ = write!(text, ", {} to go", span(eta));
     }
     if status.phase == JobPhase::Stopping {
         text.push_str(", stopping");
@@ -165,7 +167,7 @@ pub(crate) fn show_status(meter: &mut Meter, status: &Status) {
         text.push_str(", waiting for room on the disk");
     }
     if let Some((why, since)) = &status.source_trouble {
-        text.push_str(&format!(", source failing for {}: {why}", span(*since)));
+        let _ = write!(text, ", source failing for {}: {why}", span(*since));
     }
     let all = totals.bytes_appended.saturating_add(totals.lag_bytes);
     meter.show(totals.bytes_appended, all, &text);

@@ -32,7 +32,7 @@ const CODECS: [Compression; 5] = [
 ];
 
 /// What our dump prints: standard output, standard error.
-fn ours(paths: &[PathBuf], options: &DumpOptions) -> (String, String) {
+fn ours(paths: &[PathBuf], options: DumpOptions) -> (String, String) {
     let (mut out, mut findings) = (Vec::new(), Findings::default());
     for path in paths {
         let text = path.display().to_string();
@@ -45,9 +45,9 @@ fn ours(paths: &[PathBuf], options: &DumpOptions) -> (String, String) {
         let extension = path.extension().and_then(|extension| extension.to_str());
         let (out, findings) = (&mut out, &mut findings);
         match extension {
-            Some("log") => dump_log(at, &file, options, out, findings),
-            Some("index") => dump_offset_index(at, &file, &log, options, out, findings),
-            Some("timeindex") => dump_time_index(at, &file, &index, &log, options, out, findings),
+            Some("log") => dump_log(at, &file, &options, out, findings),
+            Some("index") => dump_offset_index(at, &file, &log, &options, out, findings),
+            Some("timeindex") => dump_time_index(at, &file, &index, &log, &options, out, findings),
             Some("txnindex") => dump_txn_index(at, &file, out, findings),
             _ => dump_snapshot(at, &file, out, findings),
         }
@@ -78,7 +78,7 @@ fn compare(kafka: &Artifacts, paths: &[PathBuf], flags: &[&str]) -> Result<DumpO
         is_live: false,
     };
     let theirs = heliostat_tests::kafka::dump_log(kafka, paths, flags)?;
-    let (out, complaints) = ours(paths, &options);
+    let (out, complaints) = ours(paths, options);
     for (number, (ours, theirs)) in out.lines().zip(theirs.stdout.lines()).enumerate() {
         assert_eq!(ours, theirs, "line {number} with {flags:?}");
     }

@@ -131,14 +131,13 @@ fn decode(version: i16, frame: Vec<u8>) -> Result<Fetched, DecodeError> {
                 stream.records_taken(len);
                 at = end;
             }
-            Some(FetchEvent::PartitionEnd(_)) => {}
             Some(FetchEvent::End { .. }) => break,
             // A whole frame was given, so an answer that ends early is a false one.
             None if taken == 0 => {
                 let left = stream.frame_remaining();
                 return Err(DecodeError::FrameNotConsumed { left });
             }
-            None => {}
+            Some(FetchEvent::PartitionEnd(_)) | None => {}
         }
     }
     Ok(Fetched { frame, ..found })

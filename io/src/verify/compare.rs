@@ -133,6 +133,7 @@ impl Kept {
         for (name, copy, source) in
             [("key", &self.key, &source.key), ("value", &self.value, &source.value)]
         {
+            let (copy, source) = (copy.as_deref(), source.as_deref());
             if copy != source {
                 return Some((name, around(copy, source), around(source, copy)));
             }
@@ -145,8 +146,8 @@ impl Kept {
 }
 
 /// `shown` from a little before the first byte that differs from `other`.
-fn around(shown: &Option<Vec<u8>>, other: &Option<Vec<u8>>) -> String {
-    let (Some(shown), Some(other)) = (shown, other) else { return hex(shown.as_deref()) };
+fn around(shown: Option<&[u8]>, other: Option<&[u8]>) -> String {
+    let (Some(shown), Some(other)) = (shown, other) else { return hex(shown) };
     let at = shown.iter().zip(other).position(|(a, b)| a != b);
     let at = at.unwrap_or_else(|| shown.len().min(other.len()));
     let text = hex(Some(shown.get(at..).unwrap_or_default()));

@@ -58,7 +58,7 @@ struct Walk<'a> {
 
 /// Why the walk ends before the ends of both logs.
 enum Stop {
-    Found(Difference),
+    Found(Box<Difference>),
     Failed(VerifyError),
 }
 
@@ -70,7 +70,7 @@ impl From<VerifyError> for Stop {
 
 impl From<Difference> for Stop {
     fn from(found: Difference) -> Self {
-        Self::Found(found)
+        Self::Found(Box::new(found))
     }
 }
 
@@ -243,25 +243,23 @@ impl Walk<'_> {
         }
         while let (Some(a), Some(b)) = (copy.last(), source.last()) {
             let (a, b) = (a.meta.next_offset(), b.meta.next_offset());
-            if a < b {
-                match self.copy_batch().await? {
+            match a.cmp(&b) {
+                std::cmp::Ordering::Less => match self.copy_batch().await? {
                     Some(meta) if meta.base_offset < b => {
                         copy.push(taken(meta, self.copy.bytes()));
                         self.report.copy_end = meta.next_offset();
                         self.pass_copy(&meta);
                     }
                     _ => break,
-                }
-            } else if b < a {
-                match self.source.current().await? {
+                },
+                std::cmp::Ordering::Greater => match self.source.current().await? {
                     Some(meta) if meta.base_offset < a => {
                         source.push(taken(meta, self.source.bytes()));
                         self.source.advance();
                     }
                     _ => break,
-                }
-            } else {
-                break;
+                },
+                std::cmp::Ordering::Equal => break,
             }
         }
         self.judge(&copy, &source, place)
@@ -340,7 +338,7 @@ impl Walk<'_> {
         self.report.outcome = match stopped {
             Ok(()) if self.report.superseded.is_empty() => Outcome::Equal,
             Ok(()) => Outcome::Superseded,
-            Err(Stop::Found(found)) => Outcome::Different(Box::new(found)),
+            Err(Stop::Found(found)) => Outcome::Different(found),
             Err(Stop::Failed(error)) => return Err(error),
         };
         Ok(self.report)

@@ -33,8 +33,7 @@ const ALL: [i32; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 fn catalog(dir: &Path, policy: &str, batches: &[Vec<u8>]) -> Arc<Catalog> {
     let log = LogConfig::default();
-    let config =
-        CatalogConfig { cluster_id: "test".to_owned(), node_id: BrokerId(1), log: log.clone() };
+    let config = CatalogConfig { cluster_id: "test".to_owned(), node_id: BrokerId(1), log };
     let catalog = Catalog::open(dir, config).unwrap();
     let topic = catalog
         .create_topic(TopicSpec {
