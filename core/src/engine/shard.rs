@@ -39,6 +39,7 @@ use crate::types::BrokerId;
 /// Most partitions in one report.
 const PROGRESS_MAX: usize = 1024;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+const FLUSH_STEP: Duration = Duration::from_millis(1);
 
 /// What the driver has to do, in order.
 #[derive(Debug)]
@@ -328,6 +329,8 @@ impl Shard {
         let flush_at = partition.log.deadline(flush_after);
         if flush_at < Tick::NEVER && !partition.flush_timer {
             partition.flush_timer = true;
+            // Later than now, whatever the log says: a timer must not keep the shard busy.
+            let flush_at = flush_at.max(self.now.after(FLUSH_STEP));
             self.timers.set(flush_at, Timer::Flush(partition.key));
         }
         if partition.log.open_since().is_some() && !partition.listed_open {

@@ -110,6 +110,8 @@ struct World {
     /// Requests on their way to the source, each answered in a round of its own.
     sent: Vec<(ConnectionId, Bytes)>,
     gone: Vec<ConnectionId>,
+    /// The disk answers nothing while it is held.
+    held: Option<Vec<DiskOp>>,
 }
 
 impl World {
@@ -129,6 +131,7 @@ impl World {
             epoch: 3,
             sent: Vec::new(),
             gone: Vec::new(),
+            held: None,
         };
         let address = BrokerAddress { id: BrokerId(1), host: Arc::from("source"), port: 9092 };
         world.shard.command(Command::SetBrokers(vec![address]));
@@ -198,6 +201,10 @@ impl World {
             Action::Connect { connection, .. } => self.shard.on_connected(connection),
             Action::Send { connection, bytes } => self.sent.push((connection, bytes)),
             Action::Disk(op) => {
+                if let Some(held) = &mut self.held {
+                    held.push(op);
+                    return;
+                }
                 let outcome = self.memory.carry_out(op);
                 self.shard.on_disk(outcome);
             }
@@ -425,4 +432,32 @@ fn a_silent_peer_is_left_in_the_handshake_and_in_a_fetch() {
         assert_eq!(world.gone.len(), 1, "after {answered} answers");
         assert!(world.now <= Tick(35_000_000_000), "{:?}", world.now);
     }
+}
+
+/// Goal: a slow disk at the stop does not keep the shard busy. Method: hold the disk past
+/// the flush deadline of a log that is being closed.
+#[test]
+fn closing_on_a_slow_disk_does_not_spin() {
+    let mut world = World::new(ShardConfig::default());
+    world.produce(2, 100);
+    world.add();
+    world.run(4);
+    world.held = Some(Vec::new());
+    world.shard.command(Command::Stop);
+    for _ in 0..10 {
+        world.now.0 += 1_000_000_000;
+        world.shard.set_time(world.now, 1_000);
+        // Must come back.
+        world.shard.on_deadline();
+        while let Some(action) = world.shard.next_action() {
+            world.carry_out(action);
+        }
+    }
+    for op in world.held.take().unwrap() {
+        let outcome = world.memory.carry_out(op);
+        world.shard.on_disk(outcome);
+    }
+    world.run(5);
+    assert!(matches!(world.reports.last(), Some(Report::Stopped)));
+    world.assert_copied(world.log.len());
 }

@@ -412,8 +412,9 @@ impl LiveSegment {
 
     /// When [`Self::flush_if_due`] has something to do, by time alone.
     pub(super) fn flush_deadline(&self, cx_flush_after: std::time::Duration) -> Tick {
-        match (self.unsynced_since, self.sync) {
-            (Some(since), None) => since.after(cx_flush_after),
+        // Exactly when that would act: a deadline that nobody meets would come again at once.
+        match (self.file, self.unsynced_since, self.sync, self.seal) {
+            (FileState::Open { .. }, Some(since), None, Seal::No) => since.after(cx_flush_after),
             _ => Tick::NEVER,
         }
     }
