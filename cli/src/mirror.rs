@@ -20,7 +20,7 @@ use crate::output::{Meter, rate, say, size, span};
 use crate::run_job::{Finished, run_job};
 use crate::shards::default_shards;
 use crate::source_args::{SourceArgs, SourceSettings};
-use crate::survey::{Survey, compacted, survey};
+use crate::survey::{Survey, survey};
 
 /// Longest time for a clean stop.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
@@ -86,18 +86,15 @@ pub(crate) fn run(args: &MirrorArgs) -> Result<bool, Failure> {
     }
     let config = JobConfig {
         log_dir: args.to.clone(),
-        mirror: settings.mirror.clone(),
-        bootstrap: settings.bootstrap.clone(),
-        selector: selector.clone(),
+        mirror: settings.mirror,
+        bootstrap: settings.bootstrap,
+        selector,
         shards: args.shards.unwrap_or_else(default_shards).into(),
         follow: args.follow,
         stop_within: STOP_WITHIN,
     };
     let mut meter = Meter::new("mirror");
     let notes = meter.notes();
-    for topic in compacted(&settings.client(), &selector) {
-        notes.note(&format!("{topic}: compacted at the source; the copy is not compacted here"));
-    }
     let mut next_json = Instant::now() + JSON_EVERY;
     let mut show = |status: &Status| {
         if !args.json {

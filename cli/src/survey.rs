@@ -98,29 +98,6 @@ pub(crate) fn survey(config: &ClientConfig, selector: &TopicSelector) -> Result<
     found.map_err(|error| Failure::from_error("source", error))
 }
 
-/// Selected topics that the source compacts, as far as it tells.
-pub(crate) fn compacted(config: &ClientConfig, selector: &TopicSelector) -> Vec<String> {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-        return Vec::new();
-    };
-    let found = runtime.block_on(async {
-        let mut client = SourceClient::new(config.clone());
-        let metadata = client.metadata(None).await?;
-        let mut topics: Vec<_> = metadata
-            .topics
-            .iter()
-            .filter(|topic| selector.decide(&topic.identity.name, topic.is_internal).is_selected())
-            .map(|topic| surveyed(topic, Selection::Selected))
-            .collect();
-        ask_configs(&mut client, &mut topics).await;
-        Ok::<_, SourceError>(topics)
-    });
-    // The job says what is wrong with the source.
-    let topics = found.unwrap_or_default();
-    let compacted = topics.iter().filter(|topic| topic.is_compacted());
-    compacted.map(|topic| topic.identity.name.to_string()).collect()
-}
-
 async fn ask(config: &ClientConfig, selector: &TopicSelector) -> Result<Survey, SourceError> {
     let mut client = SourceClient::new(config.clone());
     let metadata = client.metadata(None).await?;
