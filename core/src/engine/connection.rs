@@ -75,6 +75,8 @@ pub(super) struct Current {
     pub(super) header: PartitionHeader,
     /// Its records were refused, and that was dealt with.
     pub(super) refused: bool,
+    /// It answers where the partition stands now; otherwise nothing of it holds any more.
+    pub(super) fresh: bool,
 }
 
 #[derive(Debug)]
@@ -95,7 +97,8 @@ pub(super) struct Connection {
     pub(super) moves: Vec<(usize, LeaderHint)>,
     /// No byte by then, and it counts as dead.
     pub(super) deadline: Tick,
-    pub(super) timer_set: bool,
+    /// When its timer goes off next; [`Tick::NEVER`] for not set.
+    pub(super) timer_at: Tick,
     /// The broker's quota asked for silence.
     pub(super) quiet_until: Tick,
     /// Waits for a buffer.
@@ -131,7 +134,7 @@ impl Connection {
             run: None,
             moves: Vec::new(),
             deadline: Tick::NEVER,
-            timer_set: false,
+            timer_at: Tick::NEVER,
             quiet_until: Tick::ZERO,
             stalled: false,
             backoff: Backoff::new(policy),
@@ -142,6 +145,15 @@ impl Connection {
             read_ahead: READ_AHEAD_LARGE,
             correlation_id: 0,
         }
+    }
+
+    /// A connection of a broker that is gone serves another one.
+    pub(super) fn adopt(&mut self, broker: BrokerId, lane: Lane, policy: BackoffPolicy) {
+        self.broker = broker;
+        self.lane = lane;
+        self.session = FetchSession::new(FETCH_VERSION_MIN);
+        self.backoff = Backoff::new(policy);
+        self.down_reason = None;
     }
 
     pub(super) fn is_open(&self) -> bool {

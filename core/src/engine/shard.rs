@@ -32,6 +32,7 @@ use super::timers::{Timer, Timers};
 use crate::fetcher::BackoffPolicy;
 use crate::log::cx::{AppendStats, Ids, LogCx};
 use crate::log::disk::{DiskOp, DiskOutcome, OpId};
+use crate::log::partition::PartitionLog;
 use crate::log::slot::SlotPool;
 use crate::time::Tick;
 use crate::types::BrokerId;
@@ -134,6 +135,9 @@ pub struct Shard {
     stopping: bool,
     stopped: bool,
     metadata_wanted: bool,
+    /// A run ended early: its buffer may be what a connection waits for, or the connection
+    /// waits for it no more.
+    buffers_freed: bool,
     random: u64,
     stats: ShardStats,
 }
@@ -170,6 +174,7 @@ impl Shard {
             stopping: false,
             stopped: false,
             metadata_wanted: false,
+            buffers_freed: false,
             random: seed | 1,
             stats: ShardStats::default(),
             config,
@@ -184,6 +189,9 @@ impl Shard {
 
     /// The next thing to do; `None` once all is done.
     pub fn next_action(&mut self) -> Option<Action> {
+        while self.actions.is_empty() && std::mem::take(&mut self.buffers_freed) {
+            self.wake_stalled();
+        }
         self.actions.pop_front()
     }
 
@@ -205,6 +213,12 @@ impl Shard {
     /// Number of partitions it owns.
     pub fn partition_count(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// The log of a partition that it owns.
+    pub fn log(&self, key: PartitionKey) -> Option<&PartitionLog> {
+        let index = self.index_of(key)?;
+        Some(&self.partitions.get(index)?.as_deref()?.log)
     }
 
     /// Carries out a command of the control thread.
@@ -293,7 +307,7 @@ impl Shard {
     fn with_log<R>(
         &mut self,
         index: usize,
-        call: impl FnOnce(&mut crate::log::partition::PartitionLog, &mut LogCx<'_>) -> R,
+        call: impl FnOnce(&mut PartitionLog, &mut LogCx<'_>) -> R,
     ) -> Option<R> {
         let partition = self.partitions.get_mut(index)?.as_deref_mut()?;
         let before = partition.log.log_end_offset();

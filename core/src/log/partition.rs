@@ -491,7 +491,11 @@ impl PartitionLog {
                 Judgement::Roll => {
                     let end = self.run.as_ref().map_or(0, Run::filled);
                     self.roll(&meta, end, cx);
-                    return Ok(());
+                    if !self.run.as_ref().is_some_and(Run::is_full) {
+                        return Ok(());
+                    }
+                    // The slot held nothing but this batch.
+                    self.begin_ahead(&meta, cx);
                 }
             }
         }

@@ -210,6 +210,7 @@ impl Driver {
                 }
             }
             Action::Disconnect { connection } => {
+                tracing::debug!(?connection, "closed by the engine");
                 if let Some(link) = self.links.borrow_mut().remove(&connection) {
                     link.close();
                 }
@@ -355,6 +356,7 @@ async fn connection_task(
             net::Next::Broken(error) => break format!("{host}:{port}: {error}"),
         }
     };
+    tracing::debug!(?connection, reason, "connection broke");
     let reason = Arc::from(reason);
     driver.event(|shard| shard.on_disconnected(connection, &reason));
 }

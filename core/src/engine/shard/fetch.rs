@@ -104,14 +104,11 @@ impl Shard {
         if connection.id != id || !connection.is_open() {
             return None;
         }
-        let appending = match connection.run {
-            Some(RunTarget::Append(partition)) if connection.staged().is_empty() => Some(partition),
-            _ => None,
-        };
-        let Some(partition) = appending else {
+        let Some(RunTarget::Append(partition)) = connection.run else {
             return Some(self.connections[id.index].staging_buffer());
         };
-        if self.has_buffer(partition) {
+        // What was read ahead goes first, and waits for a buffer itself if it is still here.
+        if connection.staged().is_empty() && self.has_buffer(partition) {
             let partition = self.partitions.get_mut(partition)?.as_deref_mut()?;
             return partition.log.offered_buffer();
         }
@@ -307,7 +304,8 @@ impl Shard {
             Answered::Wanted { token, sent } => (usize::try_from(token).ok(), sent.fetch_offset),
             Answered::Unwanted | Answered::NotAsked => (None, Offset::NONE),
         };
-        let limit = self.wanted(index, member, sent_offset, &header);
+        let fresh = self.is_fresh(index, member, sent_offset);
+        let limit = self.wanted(member, fresh, &header);
         let bytes = header.records_bytes;
         let target = match (limit, member) {
             (Some(limit), Some(member)) => {
@@ -325,32 +323,43 @@ impl Shard {
             connection.run = Some(target);
         }
         connection.current =
-            Some(Current { partition: member, sent_offset, header, refused: false });
+            Some(Current { partition: member, sent_offset, header, refused: false, fresh });
+    }
+
+    /// Whether an answer to a question for `sent_offset` is about what is open now: a
+    /// partition may have gone on elsewhere and come back while it was under way.
+    fn is_fresh(&mut self, index: usize, member: Option<usize>, sent_offset: Offset) -> bool {
+        member.and_then(|member| self.partition(member)).is_some_and(|partition| {
+            partition.connection == Some(index)
+                && partition.status == Status::Fetching
+                && sent_offset == partition.log.fetch_offset()
+        })
     }
 
     /// The epoch limit for records that are wanted; `None` if they are to be dropped:
     /// not asked for in this way, or the log cannot take them now.
     fn wanted(
         &mut self,
-        index: usize,
         member: Option<usize>,
-        sent_offset: Offset,
+        fresh: bool,
         header: &PartitionHeader,
     ) -> Option<LeaderEpoch> {
         let partition = self.partition(member?)?;
-        let fits = partition.connection == Some(index)
-            && partition.status == Status::Fetching
-            && sent_offset == partition.log.fetch_offset()
-            && partition.log.takes_runs();
-        (fits && header.error.is_none() && header.records_bytes > 0)
+        (fresh && partition.log.takes_runs() && header.error.is_none() && header.records_bytes > 0)
             .then_some(partition.leader.epoch)
     }
 
     fn on_partition_end(&mut self, index: usize, end: PartitionEnd) {
         let Some(current) = self.connections[index].current.take() else { return };
-        let Current { partition: Some(member), header, refused, .. } = current else { return };
+        let Current { partition: Some(member), header, refused, fresh, .. } = current else {
+            return;
+        };
         let Some(partition) = self.partition(member) else { return };
         if partition.connection != Some(index) || partition.status != Status::Fetching {
+            return;
+        }
+        if !fresh {
+            self.set_position(member);
             return;
         }
         if !header.error.is_none() {

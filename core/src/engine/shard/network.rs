@@ -36,6 +36,7 @@ impl Shard {
                 self.resume(member);
             }
             self.close_connection(index);
+            self.connections[index].broker = BrokerId::NONE;
         }
     }
 
@@ -72,10 +73,14 @@ impl Shard {
         if let Some(index) = found {
             return index;
         }
-        // A connection of a broker that is gone is used again.
-        let index = self.connections.len();
         let (limits, policy) = (self.config.fetch_limits, self.policy);
-        self.connections.push(Connection::new(index, broker, lane, limits, policy));
+        // A connection of a broker that is gone is used again.
+        let spare = self.connections.iter().position(|it| it.broker == BrokerId::NONE);
+        let index = spare.unwrap_or(self.connections.len());
+        match self.connections.get_mut(index) {
+            Some(connection) => connection.adopt(broker, lane, policy),
+            None => self.connections.push(Connection::new(index, broker, lane, limits, policy)),
+        }
         if let Some(broker) = self.brokers.get_mut(&broker) {
             broker.connections.push(index);
         }
@@ -119,8 +124,9 @@ impl Shard {
 
     pub(super) fn connection_timer(&mut self, index: usize, at: Tick) {
         let connection = &mut self.connections[index];
-        if !connection.timer_set && at < Tick::NEVER {
-            connection.timer_set = true;
+        // A later one that is set already stays, and finds nothing to do.
+        if at < connection.timer_at {
+            connection.timer_at = at;
             self.timers.set(at, Timer::Connection(index));
         }
     }
@@ -128,7 +134,9 @@ impl Shard {
     pub(super) fn connection_deadline(&mut self, index: usize) {
         let now = self.now;
         let connection = &mut self.connections[index];
-        connection.timer_set = false;
+        if connection.timer_at <= now {
+            connection.timer_at = Tick::NEVER;
+        }
         match connection.phase {
             Phase::Down => {
                 if !connection.members.is_empty() {
@@ -206,6 +214,7 @@ impl Shard {
         self.close_connection(index);
         if let Some(partition) = running {
             self.with_log(partition, |log, cx| log.abort_run(cx));
+            self.buffers_freed = true;
         }
         let random = self.next_random();
         let now = self.now;

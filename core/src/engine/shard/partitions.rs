@@ -180,6 +180,7 @@ impl Shard {
             current.partition = None;
         }
         self.with_log(index, |log, cx| log.abort_run(cx));
+        self.buffers_freed = true;
     }
 
     /// An error that passes: out of the session until the back-off is over.
