@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::compare::{Census, leaders, no_complaints, same_epochs, same_log};
+use super::compare::{Census, leaders, no_new_complaints, same_epochs, same_log};
 use super::copy::{Copy, Ends};
 use super::error::{Result, ensure};
 use super::figures::Figures;
@@ -87,12 +87,14 @@ pub fn identical(kafka: &Artifacts, size: Size) -> Result<Figures> {
     let leaders = leaders(&client, &TOPICS.map(|(topic, ..)| topic))?;
     cluster.stop_all()?;
     let mut census = Census::default();
+    let mut sources = Vec::new();
     for (name, leader) in &leaders {
         let source = cluster.node(*leader)?.data_dir().join(name);
         let dir = copy.partition_dir(name);
         census.add(&same_log(&source, &dir)?);
         let end = ends.get(name).copied().unwrap_or(i64::MAX);
         same_epochs(&source, &dir, end)?;
+        sources.push(source);
     }
     // The comparison is worth something only if everything was there.
     ensure(leaders.len() == 24, || format!("{} partitions", leaders.len()))?;
@@ -100,9 +102,10 @@ pub fn identical(kafka: &Artifacts, size: Size) -> Result<Figures> {
     ensure(census.control > 0 && census.transactional > 0, || "no transactions".to_owned())?;
     ensure(census.idempotent < census.batches, || "only idempotent producers".to_owned())?;
 
-    let dirs: Vec<_> = leaders.keys().map(|name| copy.partition_dir(name)).collect();
-    let dirs: Vec<&Path> = dirs.iter().map(AsRef::as_ref).collect();
-    let files = no_complaints(kafka, &dirs, false)?;
+    let copies: Vec<_> = leaders.keys().map(|name| copy.partition_dir(name)).collect();
+    let copies: Vec<&Path> = copies.iter().map(AsRef::as_ref).collect();
+    let sources: Vec<&Path> = sources.iter().map(AsRef::as_ref).collect();
+    let files = no_new_complaints(kafka, &copies, &sources)?;
     figures.add("Kafka", kafka.version().number());
     figures.add("brokers", size.brokers);
     figures.add("partitions", leaders.len());
