@@ -1,7 +1,5 @@
 //! The fuzz targets over their stored corpora, and over damaged copies of each input.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
-
 use heliostat_tests::fuzz::{TARGETS, corpus};
 
 #[test]

@@ -402,7 +402,7 @@ fn a_silent_peer_is_left_in_the_handshake_and_in_a_fetch() {
     for answered in [0, 1] {
         let mut world = World::new(ShardConfig::default());
         world.add();
-        for _ in 0..answered + 1 {
+        for _ in 0..=answered {
             world.now.0 += 1_000_000;
             world.shard.set_time(world.now, 1_000);
             world.shard.on_deadline();

@@ -42,6 +42,14 @@ use crate::source_client::{ClientConfig, HostPort, SocketOptions, SourceClient, 
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
 /// Time between two published snapshots.
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
+/// With many partitions a snapshot costs more, and is worth waiting for.
+fn publish_every(partitions: usize) -> Duration {
+    const PARTITIONS_PER_STEP: usize = 250;
+    const STEPS_MAX: usize = 8;
+    let steps = (1 + partitions / PARTITIONS_PER_STEP).min(STEPS_MAX);
+    PUBLISH_EVERY * u32::try_from(steps).unwrap_or(1)
+}
+
 /// Time between two looks at the free space, and at the balance of the shards.
 const SPACE_EVERY: Duration = Duration::from_secs(2);
 const BALANCE_EVERY: Duration = Duration::from_secs(10);
@@ -459,7 +467,7 @@ impl Job {
         }
         self.flush_outboxes();
         if now >= self.due.publish {
-            self.due.publish = now.after(PUBLISH_EVERY);
+            self.due.publish = now.after(publish_every(self.copies.len()));
             self.publish();
         }
     }

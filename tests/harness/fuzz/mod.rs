@@ -44,6 +44,9 @@ pub fn corpus(target: &str) -> std::io::Result<Vec<PathBuf>> {
 
 /// A Fetch response of any version, in pieces whose sizes the input chooses. Cut
 /// otherwise, it must decode to the same.
+///
+/// # Panics
+/// When the decoder breaks its promises: that is what the fuzzer looks for.
 pub fn fetch_stream(input: &[u8]) {
     let Some((&[version, piece], bytes)) = input.split_first_chunk::<2>() else { return };
     let version = 4 + i16::from(version % 16);
@@ -89,6 +92,9 @@ fn decode(version: i16, bytes: &[u8], piece: usize) -> (Vec<FetchEvent>, bool) {
 }
 
 /// A run of batches, whole and in pieces: the same batches, the same end.
+///
+/// # Panics
+/// As [`fetch_stream`].
 pub fn walker(input: &[u8]) {
     let Some((&piece, bytes)) = input.split_first() else { return };
     let limits = WalkLimits { batch_bytes_max: 1 << 20, check_crcs: piece % 2 == 0 };
@@ -119,6 +125,9 @@ fn walk(limits: WalkLimits, bytes: &[u8], piece: usize) -> Walked {
 
 /// A partition directory of any bytes: opening it ends, and what it leaves opens again
 /// to the same end with nothing left to cut.
+///
+/// # Panics
+/// As [`fetch_stream`].
 pub fn recovery(input: &[u8]) {
     let Some((&[flags, split], bytes)) = input.split_first_chunk::<2>() else { return };
     let mut store = MemoryStore::default();
@@ -169,6 +178,9 @@ fn panic_again(error: &str) {
 }
 
 /// Every small file format, each with any bytes; what decodes encodes to the same value.
+///
+/// # Panics
+/// As [`fetch_stream`].
 pub fn checkpoints(input: &[u8]) {
     let Some((&kind, bytes)) = input.split_first() else { return };
     match kind % 8 {
