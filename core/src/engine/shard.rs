@@ -234,7 +234,11 @@ impl Shard {
             Command::SetTopicIdentity { key, topic } => self.set_topic(key, topic),
             Command::SetBrokers(brokers) => self.set_brokers(brokers),
             Command::SetThrottleRate(rate) => {
+                let was_limited = self.throttle.is_limited();
                 self.throttle.set_rate(rate, self.now);
+                if was_limited != self.throttle.is_limited() {
+                    self.sort_throttled();
+                }
                 self.resume_all();
             }
             Command::SetThrottled { key, throttled } => self.set_throttled(key, throttled),

@@ -461,3 +461,28 @@ fn closing_on_a_slow_disk_does_not_spin() {
     assert!(matches!(world.reports.last(), Some(Report::Stopped)));
     world.assert_copied(world.log.len());
 }
+
+/// Goal: a throttle that comes while running holds from then on, and going it frees.
+/// Method: count record bytes that a throttled partition asks for in one second.
+#[test]
+fn a_throttle_may_come_and_go() {
+    let mut world = World::new(ShardConfig::default());
+    world.answer_bytes = 1 << 30;
+    world.add();
+    world.shard.command(Command::SetThrottled { key: PartitionKey(1), throttled: true });
+    world.produce(2, 1_000);
+    world.run(10);
+    world.assert_copied(world.log.len());
+
+    world.shard.command(Command::SetThrottleRate(Some(100_000)));
+    world.run(1_000);
+    let asked = world.fetches.last().unwrap().max_bytes;
+    assert!(asked <= 10_000, "{asked} bytes in one request, a tenth of a second is 10,000");
+
+    world.shard.command(Command::SetThrottleRate(None));
+    world.run(10);
+    world.produce(3, 1_000);
+    world.run(10);
+    world.assert_copied(world.log.len());
+    assert!(world.fetches.last().unwrap().max_bytes > 1 << 20);
+}

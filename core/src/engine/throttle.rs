@@ -37,6 +37,11 @@ impl Throttle {
         self.tokens = self.tokens.min(self.capacity());
     }
 
+    /// Whether there is a rate at all.
+    pub fn is_limited(&self) -> bool {
+        self.rate.is_some()
+    }
+
     /// Bytes to ask for now, at most `wanted`; `None` while it has to wait.
     pub fn grant(&mut self, wanted: u32, now: Tick) -> Option<u32> {
         if self.rate.is_none() {

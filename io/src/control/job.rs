@@ -52,6 +52,9 @@ fn publish_every(partitions: usize) -> Duration {
 
 /// Time between two looks at the free space, and at the balance of the shards.
 const SPACE_EVERY: Duration = Duration::from_secs(2);
+/// So close to the low-water mark, a disk can be full before the next look.
+const SPACE_NEAR_BYTES: u64 = 8 << 30;
+const SPACE_NEAR_EVERY: Duration = Duration::from_millis(100);
 const BALANCE_EVERY: Duration = Duration::from_secs(10);
 /// Time between two divisions of the throttle.
 const THROTTLE_EVERY: Duration = Duration::from_millis(500);
@@ -448,8 +451,10 @@ impl Job {
             self.due.refresh = now.after(self.config.mirror.metadata_refresh);
         }
         if now >= self.due.space {
-            self.due.space = now.after(SPACE_EVERY);
             self.look_at_space();
+            let least = self.config.mirror.free_min_bytes;
+            let near = self.free_bytes < least.saturating_add(SPACE_NEAR_BYTES);
+            self.due.space = now.after(if near { SPACE_NEAR_EVERY } else { SPACE_EVERY });
         }
         self.ask_what_is_due(now);
         self.open_what_is_due(now);

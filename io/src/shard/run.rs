@@ -301,6 +301,9 @@ async fn timer_task(driver: Rc<Driver>) {
                 glommio::timer::sleep(wait).await;
             };
             future::or(sleep, driver.timer.raised()).await;
+        } else {
+            // A deadline that comes again at once must not starve the other tasks.
+            future::yield_now().await;
         }
         driver.event(Shard::on_deadline);
     }

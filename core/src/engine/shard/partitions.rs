@@ -85,6 +85,15 @@ impl Shard {
         }
     }
 
+    /// A throttle has come or gone: what it holds for changes its connection.
+    pub(super) fn sort_throttled(&mut self) {
+        for index in 0..self.partitions.len() {
+            if self.partition(index).is_some_and(|partition| partition.throttled) {
+                self.restart(index);
+            }
+        }
+    }
+
     pub(super) fn set_brokers(&mut self, brokers: Vec<BrokerAddress>) {
         self.metadata_wanted = false;
         let gone: Vec<BrokerId> = self
@@ -114,12 +123,13 @@ impl Shard {
     /// Puts a partition into the session of a connection to its leader, if it has one.
     pub(super) fn resume(&mut self, index: usize) {
         let now = self.now;
+        let limited = self.throttle.is_limited();
         let Some(partition) = self.partition(index) else { return };
         if matches!(partition.status, Status::Returning(_)) || partition.connection.is_some() {
             return;
         }
         let leader = partition.leader.broker;
-        let lane = if partition.throttled {
+        let lane = if partition.throttled && limited {
             None
         } else if partition.is_caught_up() {
             Some(Lane::Tail)
