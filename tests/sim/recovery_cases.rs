@@ -331,5 +331,6 @@ fn a_reset_leaves_an_empty_log() {
     assert_eq!((log.log_start, log.log_end), (start, start));
     let names: Vec<_> =
         case.disk.list(DIR).expect("is there").into_iter().map(|it| it.name).collect();
-    assert_eq!(names, ["leader-epoch-checkpoint", "partition.metadata"]);
+    let empty = SegmentFileName::live(start, Kind::Log).to_string();
+    assert_eq!(names, [empty.as_str(), "leader-epoch-checkpoint", "partition.metadata"]);
 }

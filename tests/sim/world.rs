@@ -123,14 +123,19 @@ impl World {
         })
         .expect("the settings are legal");
         let start = Offset(chance.pick(&[0, 0, 70]));
-        let source = Source::new(Chance::new(seed, 1), sizes, start);
+        let mut source = Source::new(Chance::new(seed, 1), sizes, start);
         let mut disk = SimDisk::new(Chance::new(seed, 2), plan);
+        // The source's log may begin inside of its first batch.
+        let first = source.index_at(start);
+        let first = &source.batches[first].meta;
+        let inside = first.last_offset > first.base_offset && chance.percent(50);
+        let log_start = if inside { first.last_offset } else { start };
         let options = OpenOptions {
             config,
             topic_id: TopicId(Uuid::from_u128(7)),
             clean: false,
             recovery_point: Offset::ZERO,
-            log_start: None,
+            log_start: Some(log_start),
             truncate_to: None,
             now_ms: 0,
         };
@@ -160,14 +165,6 @@ impl World {
             steps: 0,
             trace: VecDeque::new(),
         };
-        // The source's log may begin inside of its first batch.
-        let first = it.source.index_at(start);
-        let first = &it.source.batches[first].meta;
-        it.log.start_at(if first.last_offset > first.base_offset && it.chance.percent(50) {
-            first.last_offset
-        } else {
-            start
-        });
         it.producers_from = it.log.log_start_offset().min(start);
         it.saved_log_start = Some(it.log.log_start_offset());
         it.durable = it.log.log_end_offset();

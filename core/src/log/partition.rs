@@ -111,6 +111,9 @@ pub struct PartitionLog {
     side_ops: Vec<OpId>,
     /// Segment whose `.log` was removed; its other files follow.
     removing: Option<Offset>,
+    /// Where the empty file lies that keeps the start of an empty log, once a segment of
+    /// another name takes its place.
+    husk: Option<Offset>,
     failure: Option<LogFailure>,
     closing: bool,
     /// Last time a run began.
@@ -157,6 +160,7 @@ impl PartitionLog {
             epoch_limit: LeaderEpoch::NONE,
             side_ops: Vec::new(),
             removing: None,
+            husk: None,
             failure: None,
             closing: false,
             used_at: Tick::ZERO,
@@ -252,20 +256,6 @@ impl PartitionLog {
     pub fn size_bytes(&self) -> u64 {
         self.sealed.iter().map(|sealed| sealed.size_bytes).sum::<u64>()
             + self.live.iter().map(|live| live.committed_end).sum::<u64>()
-    }
-
-    /// An empty log starts at `offset`.
-    ///
-    /// # Panics
-    /// If the log holds records: they would be cut off from what follows.
-    pub fn start_at(&mut self, offset: Offset) {
-        assert!(self.is_empty() && self.pending.is_empty(), "only an empty log is moved");
-        if self.live.is_empty() {
-            self.log_start = offset;
-            self.log_end = offset;
-            self.accepted = offset;
-            self.recovery_point = offset;
-        }
     }
 
     /// Expects `bytes` of record batches. Batches of epochs above `epoch_limit` are
@@ -447,12 +437,18 @@ impl PartitionLog {
     fn push_first_segment(&mut self, first: &BatchMeta, cx: &mut LogCx<'_>) {
         let base = self.log_start.min(first.base_offset);
         if base != self.log_end {
-            // An empty file may have kept the offset until now.
-            for kind in [SegmentFileKind::Log, SegmentFileKind::Index, SegmentFileKind::TimeIndex] {
-                self.remove_file(self.log_end, kind, cx);
-            }
+            self.husk = Some(self.log_end);
         }
         self.push_segment(base, cx);
+    }
+
+    /// The first segment is there and holds something.
+    fn remove_husk(&mut self, cx: &mut LogCx<'_>) {
+        if let Some(base) = self.husk.take() {
+            for kind in [SegmentFileKind::Log, SegmentFileKind::Index, SegmentFileKind::TimeIndex] {
+                self.remove_file(base, kind, cx);
+            }
+        }
     }
 
     fn remove_file(&mut self, base: Offset, kind: SegmentFileKind, cx: &mut LogCx<'_>) {
@@ -603,6 +599,7 @@ impl PartitionLog {
                 live.commit(&meta, end, cx);
             }
             self.log_end = meta.next_offset();
+            self.remove_husk(cx);
             cx.stats.bytes_appended += u64::from(meta.size_bytes);
             self.bytes_committed += u64::from(meta.size_bytes);
             cx.stats.batches_appended += 1;

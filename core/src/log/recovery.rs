@@ -172,6 +172,11 @@ impl Opening<'_> {
             }
             log_start = log_end;
         }
+        if self.layout.segments.len() > 1 && self.size_bytes() == 0 {
+            // The first segment of an empty log was made and not written: the batch that
+            // named it comes again, and its name with it.
+            return self.start_empty(log_end);
+        }
         self.remove_snapshots(log_end)?;
         epochs.truncate_from_end(log_end);
         epochs.truncate_from_start(log_start);
@@ -209,6 +214,9 @@ impl Opening<'_> {
         self.remove_segments_from(0)?;
         self.remove_snapshots(Offset::NONE)?;
         self.save_epochs(&EpochCache::default())?;
+        // The empty file keeps the start: a first segment that is lost in a crash, or was
+        // never made, must not let the one behind it pass for the first.
+        self.store.replace(&self.layout.path(start, Kind::Log), &[])?;
         Ok(RecoveredLog {
             dir: Arc::clone(&self.layout.dir),
             config: self.options.config,
