@@ -296,14 +296,14 @@ async fn timer_task(driver: Rc<Driver>) {
         let deadline = driver.shard.borrow().next_deadline();
         driver.sleeping_until.set(deadline);
         let wait = deadline.since(driver.now()).min(SLEEP_MAX);
-        if !wait.is_zero() {
+        if wait.is_zero() {
+            // A deadline that comes again at once must not starve the other tasks.
+            future::yield_now().await;
+        } else {
             let sleep = async {
                 glommio::timer::sleep(wait).await;
             };
             future::or(sleep, driver.timer.raised()).await;
-        } else {
-            // A deadline that comes again at once must not starve the other tasks.
-            future::yield_now().await;
         }
         driver.event(Shard::on_deadline);
     }
