@@ -579,7 +579,7 @@ impl World {
         copy.closed = false;
         copy.seen = (-1, -1);
         copy.copied.durable = end;
-        copy.copied.opened(start, end);
+        copy.copied.opened(&recovered.epochs, start, end)?;
         copy.copied.check_all(&self.disk, start)?;
         let log = PartitionLog::new(recovered);
         copy.see(&log, &self.disk, &partition.origins)?;

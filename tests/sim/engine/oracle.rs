@@ -149,12 +149,20 @@ impl Copied {
         }
     }
 
-    /// As in Kafka, a log without records that is opened again knows no epoch.
-    pub(crate) fn opened(&mut self, log_start: i64, log_end: i64) {
-        if log_start == log_end {
-            self.epochs.clear();
-            self.epochs_from = self.entries.len();
+    /// A log without records that is opened again may know the epoch of what was before,
+    /// or, as in Kafka, none.
+    pub(crate) fn opened(&mut self, epochs: &EpochCache, log_start: i64, log_end: i64) -> Checked {
+        if log_start != log_end {
+            return Ok(());
         }
+        let before = self.entries.last().map(|entry| entry.batch.epoch);
+        let known = epochs.entries().iter().map(|entry| entry.epoch.0);
+        ensure(known.clone().all(|epoch| Some(epoch) == before), || {
+            format!("{}: an empty log knows {epochs:?}, before it was {before:?}", self.dir)
+        })?;
+        self.epochs = epochs.clone();
+        self.epochs_from = self.entries.len();
+        Ok(())
     }
 
     /// The log begins anew.
@@ -179,7 +187,10 @@ impl Copied {
         }
         // The first batch may reach below the log's start, and its epoch with it; after a
         // crash the start may be an older one, and the epochs those of the newer.
-        let floor = Offset(self.floor.max(log_start));
+        let floor = self.floor.max(log_start);
+        // A gap in front of the first batch belongs to no epoch.
+        let first = self.entries.iter().find(|entry| entry.batch.last >= floor);
+        let floor = Offset(first.map_or(floor, |entry| entry.batch.base.max(floor)));
         let (mut got, mut want) = (got.clone(), self.epochs.clone());
         got.truncate_from_start(floor);
         want.truncate_from_start(floor);
