@@ -240,8 +240,11 @@ impl Cluster {
         for _ in 0..batches {
             let truth = self.partitions[p].truth;
             // One that does not know that it leads takes nothing.
+            let gap = self.chance.percent(4);
             let Some(leader) = self.leader(p).filter(|it| it.view == truth) else { return };
-            let base = leader.end + int(if self.chance.percent(4) { 3 } else { 0 });
+            // An epoch begins where its leader's log ended.
+            let gap = gap && leader.log.last().is_some_and(|last| last.epoch == truth.epoch);
+            let base = leader.end + if gap { 3 } else { 0 };
             let parent = self.tip(p);
             let epoch = self.partitions[p].truth.epoch;
             let bytes = self.build(p, base, epoch);
@@ -485,18 +488,21 @@ impl Cluster {
         }
     }
 
-    /// The cleaner of one replica: batches vanish, or lose their records.
+    /// The cleaner of one replica: batches vanish, or lose their records. The first batch of
+    /// an epoch stays: a replica that never saw it would place the epoch's start too high,
+    /// and no client of it could tell a lost tail any more.
     pub(crate) fn clean(&mut self, p: usize) {
         let hosts: Vec<i32> = self.partitions[p].replicas.keys().copied().collect();
         let broker = self.chance.pick(&hosts);
         let Self { chance, partitions, .. } = self;
         let Some(replica) = partitions[p].replicas.get_mut(&broker) else { return };
         let keep_from = replica.high_watermark;
-        let mut cleaned = Vec::new();
+        let (mut cleaned, mut epoch) = (Vec::new(), -1);
         for batch in std::mem::take(&mut replica.log) {
             let dirty = batch.last + 1 >= keep_from;
+            let begins = std::mem::replace(&mut epoch, batch.epoch) != batch.epoch;
             match chance.below(10) {
-                0 if !dirty => {}
+                0 if !dirty && !begins => {}
                 1 if !dirty => {
                     let delta = i32::try_from(batch.last - batch.base).expect("small");
                     let bytes = BatchBuilder::new(Offset(batch.base))
