@@ -49,6 +49,8 @@ enum EntryState {
 
 #[derive(Debug)]
 struct Entry {
+    /// Where it was planned to begin; a short write moves only `position`.
+    start: u64,
     position: u64,
     from: usize,
     len: usize,
@@ -140,7 +142,15 @@ impl WriteWindow {
         assert!(data_end > position && data_end <= position + len_u64, "data ends inside");
         assert!(from + len <= slot.class().bytes(), "write lies in its slot");
         let state = EntryState::Held(slot);
-        self.entries.push_back(Entry { position, from, len, data_end, received_at, state });
+        self.entries.push_back(Entry {
+            start: position,
+            position,
+            from,
+            len,
+            data_end,
+            received_at,
+            state,
+        });
     }
 
     /// The next write that shares no block with an earlier one, marked as in flight
@@ -222,7 +232,14 @@ impl WriteWindow {
         for mut entry in self.entries.drain(..) {
             entry.data_end = entry.data_end.min(end);
             match entry.state {
-                EntryState::Held(slot) if entry.position >= end => freed.push(slot),
+                EntryState::Held(slot) if entry.position >= end => {
+                    freed.push(slot);
+                    // What a short write has brought into the file stays there.
+                    if entry.start < end {
+                        entry.state = EntryState::Done;
+                        kept.push_back(entry);
+                    }
+                }
                 state => {
                     entry.state = state;
                     kept.push_back(entry);

@@ -208,3 +208,17 @@ fn a_failed_write_ends_the_prefix_and_frees_the_rest() {
     assert_eq!(bench.window.complete_to(), 100);
     assert!(bench.window.is_empty());
 }
+
+/// A write that was cut at a block's end, and a way back to just there.
+#[test]
+fn what_a_short_write_brought_counts_after_a_reset_to_its_end() {
+    run(
+        512,
+        vec![
+            Step::Append(2486),
+            Step::Send,
+            Step::Complete { pick: 0, percent: 20 },
+            Step::Reset(1974),
+        ],
+    );
+}
