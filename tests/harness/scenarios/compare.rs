@@ -225,9 +225,9 @@ mod tests {
         std::fs::write(source.path().join(name), &log).unwrap();
         std::fs::write(copy.path().join(name), &log).unwrap();
         assert_eq!(same_log(source.path(), copy.path()).unwrap().batches, 1);
-        log[70] ^= 1;
+        log[66] ^= 1;
         std::fs::write(copy.path().join(name), &log).unwrap();
         let error = same_log(source.path(), copy.path()).unwrap_err().to_string();
-        assert!(error.contains("Some(70)"), "{error}");
+        assert!(error.contains("Some(66)"), "{error}");
     }
 }
