@@ -32,7 +32,7 @@ use crate::net::{self, Link, SocketOptions};
 use crate::ring::{EventfdBell, RingError};
 
 /// Time between two sets of figures.
-const SNAPSHOT_EVERY: Duration = Duration::from_millis(250);
+const SNAPSHOT_EVERY: Duration = Duration::from_millis(500);
 /// Longest sleep of the timer task, so that a clock that jumps does no lasting harm.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
