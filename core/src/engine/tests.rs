@@ -486,3 +486,22 @@ fn a_throttle_may_come_and_go() {
     world.assert_copied(world.log.len());
     assert!(world.fetches.last().unwrap().max_bytes > 1 << 20);
 }
+
+/// Goal: record bytes go from the socket to where they are written from. Method: runs of
+/// about 1 MiB, direct appends; the read-ahead and the tail blocks are all that is copied.
+#[test]
+fn at_most_two_percent_of_large_runs_are_copied() {
+    let mut config = ShardConfig::default();
+    config.append.mode = crate::log::cx::AppendMode::Direct { block_bytes: 4096 };
+    let mut world = World::new(config);
+    world.piece = 1 << 20;
+    world.produce(40, 340_000);
+    world.answer_bytes = world.offsets[1].1;
+    world.add();
+    world.run(200);
+    let stats = world.shard.stats_mut().append.clone();
+    assert_eq!(stats.bytes_appended, u64::try_from(world.log.len()).unwrap());
+    assert!(stats.bytes_copied > 0, "nothing was counted");
+    let (copied, appended) = (stats.bytes_copied, stats.bytes_appended);
+    assert!(copied * 50 <= appended, "{copied} of {appended} bytes were copied");
+}

@@ -28,6 +28,7 @@ use super::failure::{LogFailure, RunError};
 use super::names::{self, SegmentFileKind, SegmentFileName};
 use super::producer_snapshot;
 use super::producer_state::ProducerState;
+use super::roll::roll_base_offset;
 use super::run::Run;
 use super::segment::{LiveSegment, RecoveredSegment};
 use crate::records::BatchMeta;
@@ -65,9 +66,6 @@ pub struct RecoveredLog {
     /// Producers and open transactions at `log_end`.
     pub producers: ProducerState,
 }
-
-/// Largest relative offset that an index entry holds.
-const INT32_MAX: u64 = 0x7fff_ffff;
 
 #[derive(Debug)]
 struct PendingBatch {
@@ -409,12 +407,8 @@ impl PartitionLog {
 
     /// Ends the segment before the batch under way, whose bytes move to the front of a
     /// slot of the new one. Returns the new index of what was at `at`.
-    ///
-    /// The new segment begins where the log ends, so that after a crash a gap of offsets
-    /// is told from a lost segment. Only a gap that no relative offset spans is left out.
     fn roll(&mut self, meta: &BatchMeta, at: usize, cx: &mut LogCx<'_>) -> usize {
-        let far = meta.last_offset.records_since(self.accepted) > INT32_MAX;
-        let base = if far { meta.base_offset } else { self.accepted };
+        let base = roll_base_offset(meta, self.accepted);
         let Some(run) = self.run.as_mut() else { return at };
         let cut = run.batch_index();
         let old = run.split(cut, 0, cx);
