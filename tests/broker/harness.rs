@@ -5,8 +5,8 @@ use std::time::Duration;
 use heliostat_tests::kafka::forge::{self, ForgedBatch, Indexes, LegacyMessage, codec};
 use heliostat_tests::kafka::properties::{fast_housekeeping, large_messages};
 use heliostat_tests::kafka::{
-    Artifacts, Cluster, Compression, Driver, Isolation, KafkaClient, KafkaVersion, OffsetAt,
-    Result, Wire, Workload, client::Transactions, dump_log, files, or_skip, recipes,
+    Artifacts, Cluster, Compression, Driver, Isolation, KafkaClient, KafkaVersion, NodeState,
+    OffsetAt, Result, Wire, Workload, client::Transactions, dump_log, files, or_skip, recipes,
 };
 
 /// Every codec and a transaction go in, come out, satisfy Kafka's dump tool, and are still there
@@ -211,6 +211,12 @@ fn three_brokers_change_leaders_cleanly_and_uncleanly() -> Result<()> {
     assert_eq!((lost.parted_at, lost.lost_end), (50, 70));
     assert!(lost.new_epoch > lost.old_epoch, "{lost:?}");
     assert_eq!(client.consume("unclean", 0, Isolation::ReadUncommitted)?.end_offset, 50);
+
+    // Nobody is left to let the last one leave: it ends all the same.
+    cluster.node_mut(1)?.kill()?;
+    cluster.node_mut(2)?.kill()?;
+    cluster.stop_all()?;
+    assert!(cluster.nodes().iter().all(|node| node.state() == NodeState::Stopped));
     Ok(())
 }
 

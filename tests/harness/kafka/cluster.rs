@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::artifacts::Artifacts;
 use super::error::{KafkaError, Result};
-use super::node::{Launch, Node, NodeState};
+use super::node::{Launch, Node, NodeState, STOP_TIMEOUT};
 use super::ports::free_port;
 use super::process::Process;
 use super::properties::{Properties, common};
@@ -28,6 +28,9 @@ const JVM_LOAD: [&str; 5] = [
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 ];
+
+/// Longest time that what is left of a quorum gets to end by itself.
+const ALONE_GRACE: Duration = Duration::from_secs(10);
 
 /// What a cluster is made of. Start with [`Cluster::builder`].
 #[derive(Clone, Debug)]
@@ -283,15 +286,34 @@ impl Cluster {
         self.nodes.iter_mut().try_for_each(|node| node.wait_ready(brokers))
     }
 
-    /// Stops all running nodes cleanly, at the same time. ZooKeeper stays for a restart.
+    /// Stops all running nodes, at the same time and cleanly. ZooKeeper stays for a restart.
+    ///
+    /// A broker leaves by permission of a controller. Those of a quorum end with their brokers, so
+    /// the last node may find nobody to ask and would wait for minutes: it is killed. Nothing was
+    /// written to it by then since the leaders were gone, and its files hold what it was sent.
     ///
     /// # Errors
     ///
-    /// [`KafkaError::Timeout`] when one hangs.
+    /// [`KafkaError::Timeout`] when one hangs that could have left.
     pub fn stop_all(&mut self) -> Result<()> {
-        let running = || |n: &&mut Node| n.state() == NodeState::Running;
-        self.nodes.iter_mut().filter(running()).try_for_each(Node::terminate)?;
-        self.nodes.iter_mut().filter(running()).try_for_each(Node::wait_stopped)
+        let running = |n: &&mut Node| n.state() == NodeState::Running;
+        self.nodes.iter_mut().filter(running).try_for_each(Node::terminate)?;
+        let majority = if self.zookeeper.is_some() { 0 } else { self.nodes.len() / 2 + 1 };
+        let mut alone_since = None;
+        wait::until("the end of all brokers", STOP_TIMEOUT, || {
+            let mut left = 0;
+            for node in self.nodes.iter_mut().filter(running) {
+                left += usize::from(!node.has_stopped()?);
+            }
+            if 0 < left && left < majority {
+                let since = *alone_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > ALONE_GRACE {
+                    self.nodes.iter_mut().filter(running).try_for_each(Node::kill)?;
+                    return Ok(Some(()));
+                }
+            }
+            Ok((left == 0).then_some(()))
+        })
     }
 
     /// View of a running broker of the cluster and of `topics`.

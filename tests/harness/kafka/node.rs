@@ -20,7 +20,7 @@ use super::wire::Wire;
 /// eight a core half a minute.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_mins(3);
 /// Longest time that a clean stop may take before it counts as hanging.
-const STOP_TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What a node's process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,7 +182,8 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// [`KafkaError::Timeout`] when it hangs, as the last nodes of a quorum do.
+    /// [`KafkaError::Timeout`] when it hangs, as the last nodes of a quorum do (see
+    /// [`Cluster::stop_all`](super::Cluster::stop_all)).
     pub fn stop(&mut self) -> Result<()> {
         self.terminate()?;
         self.wait_stopped()
@@ -204,11 +205,19 @@ impl Node {
     ///
     /// [`KafkaError::Timeout`].
     pub fn wait_stopped(&mut self) -> Result<()> {
-        if let Some(process) = &mut self.process {
-            process.wait(STOP_TIMEOUT)?;
+        let what = format!("the end of broker-{}", self.id);
+        wait::until(what, STOP_TIMEOUT, || Ok(self.has_stopped()?.then_some(())))
+    }
+
+    /// Whether there is no process, or none any more.
+    pub(crate) fn has_stopped(&mut self) -> Result<bool> {
+        if let Some(process) = &mut self.process
+            && process.exited()?.is_none()
+        {
+            return Ok(false);
         }
         self.process = None;
-        Ok(())
+        Ok(true)
     }
 
     /// Kills the process (SIGKILL), running or paused: nothing is synced or handed over. Nothing

@@ -82,11 +82,6 @@ impl Process {
             .map_err(|source| KafkaError::Process { name: self.name.clone(), source })
     }
 
-    /// Waits until the process is gone.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<ExitStatus> {
-        wait::until(format!("the end of {}", self.name), timeout, || self.exited())
-    }
-
     /// Fails when the process is gone, with the end of its log.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         match self.exited()? {
