@@ -1,7 +1,6 @@
 //! What tests of more than one module share: real Kafka, the scenarios that a copy of it has to
 //! pass, a proxy that misbehaves.
 
-pub mod fuzz;
 pub mod kafka;
 pub mod proxy;
 pub mod scenarios;

@@ -1,4 +1,4 @@
-//! See `heliostat_tests::fuzz`.
+//! See `heliostat_fuzz_bodies`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| heliostat_tests::fuzz::walker(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| heliostat_fuzz_bodies::walker(input));

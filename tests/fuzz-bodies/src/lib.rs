@@ -1,11 +1,10 @@
 //! Bodies of the fuzz targets: any bytes in, no panic, no unbounded memory, and the
-//! promises of each decoder kept. `tests/fuzz` runs them under a fuzzer, the tests over
-//! the stored corpora.
+//! promises of each decoder kept. `tests/fuzz` runs them under a fuzzer, `tests/replay`
+//! over the stored corpora.
 
 mod store;
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 
 use heliostat_core::log::config::LogConfig;
 use heliostat_core::log::disk::LogPath;
@@ -32,15 +31,6 @@ pub const TARGETS: [(&str, Body); 4] = [
     ("recovery", recovery),
     ("checkpoints", checkpoints),
 ];
-
-/// The stored inputs of a target, in no order.
-///
-/// # Errors
-/// From the system, when the directory cannot be read.
-pub fn corpus(target: &str) -> std::io::Result<Vec<PathBuf>> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    std::fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
-}
 
 /// A Fetch response of any version, in pieces whose sizes the input chooses. Cut
 /// otherwise, it must decode to the same.
