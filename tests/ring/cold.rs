@@ -6,6 +6,7 @@ use heliostat_core::log::store::ColdStore;
 use heliostat_io::disk::{
     DirectIo, FileStore, LOCK_FILE, LockError, LogDirLock, disk_space, probe_direct_io,
 };
+use heliostat_tests::scenarios::mount::TmpFs;
 
 use crate::child;
 use crate::support::path;
@@ -135,4 +136,19 @@ fn probes_tell_the_unit_and_leave_nothing_behind() {
     let space = disk_space(dir.path()).expect("known");
     assert!(space.free_bytes > 0 && space.free_bytes <= space.total_bytes);
     assert!(probe_direct_io(&dir.path().join("absent")).is_err());
+}
+
+/// Goal: a mirror starts on a full disk, and waits for room. Method: fill a small file system and
+/// probe it; before it was full the answer was the same.
+#[test]
+fn a_full_disk_says_nothing_against_direct_writes() {
+    if !TmpFs::is_allowed() {
+        println!("skipped: this user may not mount a tmpfs");
+        return;
+    }
+    let small = TmpFs::new(1 << 20).expect("allowed");
+    let before = probe_direct_io(small.path()).expect("writable");
+    let filling = std::fs::write(small.path().join("filling"), vec![1; 2 << 20]);
+    assert_eq!(filling.map_err(|error| error.kind()), Err(std::io::ErrorKind::StorageFull));
+    assert_eq!(probe_direct_io(small.path()).expect("a full disk is no reason"), before);
 }

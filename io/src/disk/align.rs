@@ -16,7 +16,7 @@ const ALIGNMENT_FALLBACK: usize = 4096;
 /// Whether, and how, files of a directory can be written past the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectIo {
-    /// A direct write worked.
+    /// A direct write worked, or would have if the disk were not full.
     Works {
         /// Unit of positions and lengths in bytes: the larger of what the file system
         /// asks for and the disk's physical block. A power of two.
@@ -58,7 +58,7 @@ impl fmt::Display for DirectRefusal {
 /// Tries a direct write in `dir`, on a file without a name, and removes it again.
 ///
 /// # Errors
-/// If no file can be made there at all, whatever the flags, or the disk is full.
+/// If no file can be made there at all, whatever the flags.
 pub fn probe_direct_io(dir: &Path) -> io::Result<DirectIo> {
     let file = match scratch_file(dir, OFlags::DIRECT) {
         Ok(file) => file,
@@ -76,9 +76,10 @@ pub fn probe_direct_io(dir: &Path) -> io::Result<DirectIo> {
         return Ok(DirectIo::Refused(DirectRefusal::Alignment(alignment)));
     }
     match try_write(&file, alignment) {
-        Ok(true) => Ok(DirectIo::Works { alignment }),
+        // A mirror that starts on a full disk waits for room; a file that refuses direct writes
+        // after all is written through the page cache.
+        Ok(true) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(DirectIo::Works { alignment }),
         Ok(false) => Ok(DirectIo::Refused(DirectRefusal::Contents)),
-        Err(Errno::NOSPC | Errno::DQUOT) => Err(Errno::NOSPC.into()),
         Err(errno) => Ok(DirectIo::Refused(DirectRefusal::Write(errno.raw_os_error()))),
     }
 }

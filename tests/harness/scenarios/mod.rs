@@ -15,6 +15,7 @@ pub mod figures;
 pub mod formats;
 pub mod identity;
 pub mod load;
+pub mod mount;
 pub mod sizes;
 pub mod takeover;
 pub mod unclean;

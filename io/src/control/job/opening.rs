@@ -127,7 +127,7 @@ impl Job {
         let text: Arc<str> = Arc::from(with_sources(error));
         let Some(copy) = self.copies.get_mut(&key) else { return };
         match error {
-            LogOpenError::Store(error) if is_no_room(error) => copy.phase = Phase::NoRoom,
+            LogOpenError::Store(error) if is_no_room(error) => self.waits_for_room(key),
             LogOpenError::Store(_) => {
                 let (attempts, retry) = copy.on_failure(now, random(), Arc::clone(&text));
                 match &mut copy.phase {
@@ -137,6 +137,18 @@ impl Job {
             }
             _ => self.fail(key, text),
         }
+    }
+
+    /// The disk refused a write; the partition is opened again once there is room.
+    pub(super) fn waits_for_room(&mut self, key: PartitionKey) {
+        let Some(copy) = self.copies.get_mut(&key) else { return };
+        copy.phase = Phase::NoRoom;
+        let at = copy.at.clone();
+        let text = format!(
+            "no room on the disk of {}: it is not fetched until there is some; nothing is lost",
+            self.log_dir.path().display()
+        );
+        self.event(EventKind::Space, Some(&at), &text);
     }
 
     /// Partitions with a shard, as placement wants them.

@@ -116,11 +116,7 @@ impl Job {
             NextStep::Nothing | NextStep::Reopen => {
                 copy.phase = Phase::Opens { how: Opening::Whole, due };
             }
-            NextStep::ReopenWhenRoom => {
-                copy.phase = Phase::NoRoom;
-                let at = copy.at.clone();
-                self.event(EventKind::Space, Some(&at), "no room on the disk; waits for it");
-            }
+            NextStep::ReopenWhenRoom => self.waits_for_room(key),
             NextStep::ReopenElsewhere => {
                 copy.elsewhere = self.topics.other_replica(&copy.at);
                 copy.phase = Phase::Opens { how: Opening::Whole, due };
