@@ -4,8 +4,14 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heliostat_tests::kafka::{KafkaVersion, or_skip};
+use heliostat_tests::scenarios::chance::Chance;
+use heliostat_tests::scenarios::disk_full::{Filling, disk_full};
 use heliostat_tests::scenarios::faults::{Faults, leaders_move_and_die};
 use heliostat_tests::scenarios::identity::{Size, identical};
+use heliostat_tests::scenarios::kills::{Kills, killed_again_and_again};
+use heliostat_tests::scenarios::mount::TmpFs;
+use heliostat_tests::scenarios::retention::{Kept, retention_overtakes};
+use heliostat_tests::scenarios::source_away::{Away, source_away};
 use heliostat_tests::scenarios::takeover::{Takeover, take_over};
 use heliostat_tests::scenarios::unclean::unclean_election;
 use heliostat_tests::scenarios::{Figures, Result, child};
@@ -58,5 +64,41 @@ fn a_tail_that_an_unclean_election_lost_is_cut_by_policy() -> Result<()> {
     let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
     let _alone = alone();
     show(&unclean_election(&kafka)?);
+    Ok(())
+}
+
+#[test]
+fn a_copy_that_is_killed_again_and_again_ends_equal() -> Result<()> {
+    let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
+    let _alone = alone();
+    show(&killed_again_and_again(&kafka, Kills::FEW, &mut Chance::new(1))?);
+    Ok(())
+}
+
+#[test]
+fn a_copy_on_a_full_disk_waits_for_room() -> Result<()> {
+    let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
+    if !TmpFs::is_allowed() {
+        eprintln!("skipped: no small file system can be mounted without root");
+        return Ok(());
+    }
+    let _alone = alone();
+    show(&disk_full(&kafka, Filling::SHORT)?);
+    Ok(())
+}
+
+#[test]
+fn a_copy_goes_on_by_itself_when_the_source_is_back() -> Result<()> {
+    let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
+    let _alone = alone();
+    show(&source_away(&kafka, Away::SHORT)?);
+    Ok(())
+}
+
+#[test]
+fn what_retention_takes_before_it_is_copied_is_on_record() -> Result<()> {
+    let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
+    let _alone = alone();
+    show(&retention_overtakes(&kafka, Kept::FEW)?);
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use heliostat_core::config::MirrorConfig;
+use heliostat_core::config::{MirrorConfig, ThrottledPartitions};
 use heliostat_core::select::TopicSelector;
 use heliostat_io::control::{
     Job, JobConfig, JobHandle, JobReport, PartitionState, PartitionStatus, Status, spawn_shards,
@@ -86,11 +86,11 @@ impl JobPlan {
     }
 }
 
-/// A temporary log dir and how it is filled.
+/// A log dir and how it is filled.
 #[derive(Debug)]
 pub struct Copy {
     plan: JobPlan,
-    _dir: TempDir,
+    _dir: Option<TempDir>,
 }
 
 impl Copy {
@@ -102,14 +102,20 @@ impl Copy {
     pub fn new(bootstrap: &str, topics: &str) -> Result<Self> {
         let dir =
             TempDir::with_prefix("copy-").map_err(ScenarioError::file(&std::env::temp_dir()))?;
+        let copy = Self::at(dir.path(), bootstrap, topics);
+        Ok(Self { _dir: Some(dir), ..copy })
+    }
+
+    /// The same in a given log dir, which stays.
+    pub fn at(dir: impl Into<PathBuf>, bootstrap: &str, topics: &str) -> Self {
         let plan = JobPlan {
-            dir: dir.path().to_path_buf(),
+            dir: dir.into(),
             bootstrap: bootstrap.into(),
             topics: topics.into(),
             pairs: vec![("mirror.metadata.refresh.interval.ms".to_owned(), "1000".to_owned())],
             shards: 1,
         };
-        Ok(Self { plan, _dir: dir })
+        Self { plan, _dir: None }
     }
 
     /// Sets a property.
@@ -276,14 +282,33 @@ impl Mirror {
         Ok(trouble.map(|(why, _)| why.to_string()).unwrap_or_default())
     }
 
+    /// Ends its throttle.
+    ///
+    /// # Errors
+    ///
+    /// [`ScenarioError::Wrong`] when the job has ended.
+    pub fn unthrottle(&self) -> Result<()> {
+        let taken = self.handle.set_throttle(None, ThrottledPartitions::All);
+        ensure(taken, || "no throttle can be changed: the job has ended".to_owned())
+    }
+
+    /// Stops it, however clean that is.
+    ///
+    /// # Errors
+    ///
+    /// [`ScenarioError::Job`].
+    pub fn end(self) -> Result<JobReport> {
+        self.handle.cancel();
+        joined(self.thread)
+    }
+
     /// Stops it, and insists on a clean stop.
     ///
     /// # Errors
     ///
     /// [`ScenarioError::Job`], [`ScenarioError::Wrong`] when it was not clean.
     pub fn stop(self) -> Result<JobReport> {
-        self.handle.cancel();
-        let report = joined(self.thread)?;
+        let report = self.end()?;
         ensure(report.clean, || format!("no clean stop: {}", summary(&report.status)))?;
         Ok(report)
     }
@@ -304,7 +329,7 @@ pub fn find<'a>(status: &'a Status, partition: &str) -> Option<&'a PartitionStat
 }
 
 /// What a person needs of a status.
-fn summary(status: &Status) -> String {
+pub(crate) fn summary(status: &Status) -> String {
     let mut text =
         format!("phase {:?}, source trouble {:?}\n", status.phase, status.source_trouble);
     for part in &status.partitions {

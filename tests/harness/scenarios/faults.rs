@@ -1,7 +1,8 @@
 //! Leaders that move and brokers that die while they are copied.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use super::chance::pause_until;
 use super::compare::{Census, leaders, same_epochs, same_log};
 use super::copy::{Copy, Ends};
 use super::error::{Result, ScenarioError, ensure};
@@ -21,13 +22,19 @@ pub struct Faults {
     pub kills: usize,
     /// Records per second of each producer.
     pub records_per_s: u32,
+    /// Time from the beginning of a move to that of the next one, by the clock; without it, the
+    /// next one comes as soon as the last one is done.
+    pub pace: Option<Duration>,
 }
 
 impl Faults {
     /// For the fast tests.
-    pub const FEW: Self = Self { moves: 4, kills: 1, records_per_s: 200 };
+    pub const FEW: Self = Self { moves: 4, kills: 1, records_per_s: 200, pace: None };
     /// For the campaign.
-    pub const MANY: Self = Self { moves: 60, kills: 9, records_per_s: 1_000 };
+    pub const MANY: Self = Self { moves: 60, kills: 9, records_per_s: 1_000, pace: None };
+    /// For the campaign: a leader moves every second for a minute.
+    pub const PACED: Self =
+        Self { moves: 60, kills: 0, records_per_s: 1_000, pace: Some(Duration::from_secs(1)) };
 }
 
 /// Three brokers, four partitions, producers of all codecs: leaders move, then leaders are
@@ -45,13 +52,21 @@ pub fn leaders_move_and_die(kafka: &Artifacts, faults: Faults) -> Result<Figures
     let mirror = copy.follow()?;
     let producers = load::each_codec(&client, TOPIC, faults.records_per_s)?;
 
+    let moving = Instant::now();
+    let (mut due, mut late) = (moving, Duration::ZERO);
     for (index, partition) in (0..4).cycle().take(faults.moves).enumerate() {
+        if let Some(pace) = faults.pace {
+            pause_until(due);
+            late = late.max(due.elapsed());
+            due += pace;
+        }
         let from = leader(&client, partition)?;
         recipes::move_leader(&client, TOPIC, partition, from % 3 + 1)?;
-        if index % 4 == 3 {
+        if faults.pace.is_none() && index % 4 == 3 {
             reaches_present(&client, &mirror)?;
         }
     }
+    let moved_within = moving.elapsed();
     for (partition, _) in (0..4).cycle().zip(0..faults.kills) {
         let victim = leader(&client, partition)?;
         cluster.node_mut(victim)?.kill()?;
@@ -70,6 +85,8 @@ pub fn leaders_move_and_die(kafka: &Artifacts, faults: Faults) -> Result<Figures
     mirror.stop()?;
     ensure(copy.gaps().is_empty(), || format!("on record: {}", copy.gaps()))?;
 
+    let moved = epochs_passed(&client)?;
+    ensure(moved >= faults.moves, || format!("{moved} leader epochs passed only"))?;
     let leaders = leaders(&client, &[TOPIC])?;
     cluster.stop_all()?;
     let mut census = Census::default();
@@ -85,6 +102,11 @@ pub fn leaders_move_and_die(kafka: &Artifacts, faults: Faults) -> Result<Figures
     let mut figures = Figures::default();
     figures.add("Kafka", kafka.version().number());
     figures.add("leaders moved", faults.moves);
+    figures.add("moved within, ms", moved_within.as_millis());
+    if faults.pace.is_some() {
+        figures.add("latest beginning of a move behind its time, ms", late.as_millis());
+        figures.add("leader epochs passed", moved);
+    }
     figures.add("brokers killed", faults.kills);
     figures.add("records acknowledged", acked);
     figures.add("records failed", failed);
@@ -97,6 +119,13 @@ pub fn leaders_move_and_die(kafka: &Artifacts, faults: Faults) -> Result<Figures
 fn leader(client: &KafkaClient, partition: i32) -> Result<i32> {
     let view = client.wait_partition(TOPIC, partition, "a leader", |p| p.leader.is_some())?;
     view.leader.ok_or_else(|| ScenarioError::Wrong(format!("{TOPIC}-{partition}: no leader")))
+}
+
+/// Leader epochs of all partitions since their creation.
+fn epochs_passed(client: &KafkaClient) -> Result<usize> {
+    let view = client.describe(TOPIC)?;
+    let epochs = view.into_iter().flat_map(|topic| topic.partitions).map(|p| p.leader_epoch);
+    Ok(usize::try_from(epochs.sum::<i32>()).unwrap_or(0))
 }
 
 /// The copy gets as far as the source is now.

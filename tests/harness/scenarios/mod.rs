@@ -4,19 +4,24 @@
 //! Each scenario is a function that ends with [`Figures`], or with the first thing that is not as
 //! it must be ([`ScenarioError`]). It starts its own cluster and leaves nothing behind.
 
+pub mod chance;
 pub mod changes;
 pub mod child;
 pub mod compacted;
 pub mod compare;
 pub mod copy;
+pub mod disk_full;
 pub mod error;
 pub mod faults;
 pub mod figures;
 pub mod formats;
 pub mod identity;
+pub mod kills;
 pub mod load;
 pub mod mount;
+pub mod retention;
 pub mod sizes;
+pub mod source_away;
 pub mod takeover;
 pub mod unclean;
 pub mod verified;

@@ -11,12 +11,17 @@ use std::time::Instant;
 
 use clap::Parser;
 use heliostat_tests::kafka::{Artifacts, KafkaVersion, require};
+use heliostat_tests::scenarios::chance::Chance;
 use heliostat_tests::scenarios::changes::topics_change;
 use heliostat_tests::scenarios::compacted::compacted;
+use heliostat_tests::scenarios::disk_full::{Filling, disk_full};
 use heliostat_tests::scenarios::faults::{Faults, leaders_move_and_die};
 use heliostat_tests::scenarios::formats::mixed_formats;
 use heliostat_tests::scenarios::identity::{Size, identical};
+use heliostat_tests::scenarios::kills::{Kills, killed_again_and_again};
+use heliostat_tests::scenarios::retention::{Kept, retention_overtakes};
 use heliostat_tests::scenarios::sizes::{large_batches, many_partitions};
+use heliostat_tests::scenarios::source_away::{Away, source_away};
 use heliostat_tests::scenarios::takeover::{Takeover, take_over};
 use heliostat_tests::scenarios::unclean::unclean_election;
 use heliostat_tests::scenarios::{Figures, Result, child};
@@ -54,7 +59,27 @@ fn faults_many(kafka: &Artifacts) -> Result<Figures> {
     leaders_move_and_die(kafka, Faults::MANY)
 }
 
-const LINES: [Line; 13] = {
+fn killed_often(kafka: &Artifacts) -> Result<Figures> {
+    killed_again_and_again(kafka, Kills::MANY, &mut Chance::from_environment())
+}
+
+fn disk_filled(kafka: &Artifacts) -> Result<Figures> {
+    disk_full(kafka, Filling::LONG)
+}
+
+fn leaders_paced(kafka: &Artifacts) -> Result<Figures> {
+    leaders_move_and_die(kafka, Faults::PACED)
+}
+
+fn source_away_long(kafka: &Artifacts) -> Result<Figures> {
+    source_away(kafka, Away::LONG)
+}
+
+fn retention_often(kafka: &Artifacts) -> Result<Figures> {
+    retention_overtakes(kafka, Kept::MANY)
+}
+
+const LINES: [Line; 18] = {
     use KafkaVersion::{V2_1, V2_8, V3_9, V4};
     const BYTES: &str = "24 partitions, all codecs, idempotent and transactional producers during \
                          the copy: the copy's bytes and epochs are the leaders' own";
@@ -74,6 +99,40 @@ const LINES: [Line; 13] = {
             V4,
             "60 leader moves and nine brokers killed with SIGKILL, under load",
             faults_many,
+        ),
+        line(
+            "leaders-paced-4",
+            V4,
+            "a leader moves every second for a minute, by the clock, under load",
+            leaders_paced,
+        ),
+        line(
+            "kills-4",
+            V4,
+            "the copy's process killed with SIGKILL 50 times under load: while it opens, appends, \
+             rolls, writes its checkpoints",
+            killed_often,
+        ),
+        line(
+            "disk-full-4",
+            V4,
+            "the copy's disk fills up under load, with a low-water mark and without; there is \
+             room again, and it goes on by itself",
+            disk_filled,
+        ),
+        line(
+            "source-away-4",
+            V4,
+            "all brokers are halted, killed, and not there when the copy starts, 30 s each: it \
+             goes on by itself",
+            source_away_long,
+        ),
+        line(
+            "retention-4",
+            V4,
+            "time-based retention overtakes a copy that is stopped, and one that is too slow: the \
+             ranges are on record, the rest is equal",
+            retention_often,
         ),
         line("unclean-4", V4, "a copied tail is lost by an unclean election", unclean_election),
         line(
