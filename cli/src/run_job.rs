@@ -1,7 +1,6 @@
 //! A mirror job with its shards, until it ends: for `mirror` and `demo`.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use heliostat_io::control::metrics_http::MetricsServer;
 use heliostat_io::control::{
@@ -12,9 +11,6 @@ use heliostat_io::preflight::usable_cpus;
 
 use crate::failure::Failure;
 use crate::output::{Notes, size};
-
-/// How often the status is looked at.
-const TICK: Duration = Duration::from_millis(250);
 
 /// A job that has ended.
 #[derive(Debug)]
@@ -79,7 +75,7 @@ async fn run(
     }
     let running = job.run();
     tokio::pin!(running);
-    let mut tick = tokio::time::interval(TICK);
+    let mut published = handle.watch();
     let mut events_shown = 0;
     loop {
         tokio::select! {
@@ -87,7 +83,7 @@ async fn run(
                 note_events(&handle.status(), &mut events_shown, notes);
                 return ended.map_err(|error| Failure::from_error("mirror", error));
             }
-            _ = tick.tick() => {
+            Ok(()) = published.changed() => {
                 let status = handle.status();
                 note_events(&status, &mut events_shown, notes);
                 show(&status);

@@ -128,6 +128,8 @@ pub struct Shard {
     throttle: Throttle,
     timers: Timers,
     throttle_timer: bool,
+    /// Set while there is something to report: an idle shard is not woken for it.
+    report_timer: bool,
     dirty: Vec<usize>,
     open_files: Vec<usize>,
     actions: VecDeque<Action>,
@@ -148,7 +150,6 @@ impl Shard {
         let (min, max) = config.backoff;
         let mut timers = Timers::default();
         timers.set(now.after(SWEEP_EVERY), Timer::Sweep);
-        timers.set(now.after(config.report_every), Timer::Report);
         Self {
             policy: BackoffPolicy::new(min, max),
             now,
@@ -167,6 +168,7 @@ impl Shard {
             throttle: Throttle::new(None, now),
             timers,
             throttle_timer: false,
+            report_timer: false,
             dirty: Vec::new(),
             open_files: Vec::new(),
             actions: VecDeque::new(),
@@ -284,8 +286,8 @@ impl Shard {
                     self.timers.set(self.now.after(SWEEP_EVERY), Timer::Sweep);
                 }
                 Timer::Report => {
+                    self.report_timer = false;
                     self.report_progress();
-                    self.timers.set(self.now.after(self.config.report_every), Timer::Report);
                 }
             }
         }
@@ -336,14 +338,13 @@ impl Shard {
             self.owners.insert(op.id, index);
             self.actions.push_back(Action::Disk(op));
         }
+        if moved {
+            self.mark_dirty(index);
+        }
         let flush_after = self.config.append.flush_after;
         let Some(partition) = self.partitions.get_mut(index).and_then(Option::as_deref_mut) else {
             return;
         };
-        if moved && !partition.dirty {
-            partition.dirty = true;
-            self.dirty.push(index);
-        }
         let flush_at = partition.log.deadline(flush_after);
         if flush_at < Tick::NEVER && !partition.flush_timer {
             partition.flush_timer = true;
@@ -381,6 +382,9 @@ impl Shard {
         {
             partition.dirty = true;
             self.dirty.push(index);
+            if !std::mem::replace(&mut self.report_timer, true) {
+                self.timers.set(self.now.after(self.config.report_every), Timer::Report);
+            }
         }
     }
 

@@ -459,7 +459,8 @@ impl Job {
         self.ask_what_is_due(now);
         self.open_what_is_due(now);
         if now >= self.due.throttle {
-            self.due.throttle = now.after(THROTTLE_EVERY);
+            let limited = self.config.mirror.throttled_rate.is_some();
+            self.due.throttle = if limited { now.after(THROTTLE_EVERY) } else { Tick::NEVER };
             self.divide_throttle();
         }
         if now >= self.due.balance {
