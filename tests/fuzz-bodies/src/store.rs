@@ -10,15 +10,20 @@ const ENOENT: i32 = 2;
 const EFBIG: i32 = 27;
 
 /// Files by directory and name. Whatever is written is durable.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryStore {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct MemoryStore {
     dirs: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
 }
 
 impl MemoryStore {
     /// Puts a file there.
-    pub fn put(&mut self, dir: &str, name: &str, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, dir: &str, name: &str, bytes: &[u8]) {
         self.dirs.entry(dir.to_owned()).or_default().insert(name.to_owned(), bytes.to_vec());
+    }
+
+    /// What a file holds; `None` if it is not there.
+    pub(crate) fn get(&self, dir: &str, name: &str) -> Option<&[u8]> {
+        self.dirs.get(dir)?.get(name).map(Vec::as_slice)
     }
 
     fn file(&mut self, action: &'static str, path: &LogPath) -> Result<&mut Vec<u8>, StoreError> {
