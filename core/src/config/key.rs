@@ -227,6 +227,13 @@ pub const KEYS: &[Key] = &[
         "age, in milliseconds, at which appended bytes are flushed",
     ),
     number(
+        "num.recovery.threads.per.data.dir",
+        1,
+        64,
+        "8",
+        "threads that open and recover logs; new partitions wait for the disk, not the processor",
+    ),
+    number(
         "log.dir.free.min.bytes",
         0,
         LONG_MAX,

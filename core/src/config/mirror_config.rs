@@ -125,6 +125,8 @@ pub struct MirrorConfig {
     pub send_buffer_bytes: Option<u32>,
     /// Limits of Fetch requests.
     pub fetch: FetchConfig,
+    /// `num.recovery.threads.per.data.dir`
+    pub recovery_threads: u32,
     /// `mirror.metadata.refresh.interval.ms`
     pub metadata_refresh: Duration,
     /// `mirror.replication.throttled.rate`, bytes per second; `None` for no limit.
@@ -292,6 +294,7 @@ impl Values {
             receive_buffer_bytes: self.buffer("receive.buffer.bytes"),
             send_buffer_bytes: self.buffer("send.buffer.bytes"),
             fetch: self.fetch(),
+            recovery_threads: self.u32("num.recovery.threads.per.data.dir"),
             metadata_refresh: self.millis("mirror.metadata.refresh.interval.ms"),
             throttled_rate: (rate < i64::MAX).then_some(rate.unsigned_abs()),
             throttled,

@@ -1,6 +1,6 @@
 //! File access off the data path: opening, recovery, truncation, checkpoints.
 //!
-//! These steps are rare, may block, and run on the control thread, so they are
+//! These steps are rare, may block, and run on threads of their own, so they are
 //! plain calls. The simulation gives the same trait over its disk.
 
 use std::ops::ControlFlow;

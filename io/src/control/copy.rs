@@ -57,6 +57,8 @@ pub(super) enum Phase {
     Asks { want: Want, due: Tick, asked: bool },
     /// Its log is opened at `due`.
     Opens { how: Opening, due: Tick },
+    /// Its log is being opened.
+    Opening { how: Opening },
     /// Waits for room on the disk, then is opened.
     NoRoom,
     /// A shard has it.

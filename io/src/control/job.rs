@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use super::cancel::{Cancel, CancelHandle, CancelWatch, cancellation};
 use super::copy::{Copy, Phase};
 use super::log_dir::{LogDir, LogDirError};
+use super::openers::Openers;
 use super::questions::{Question, Source};
 use super::shards::ShardsError;
 use super::status::{Event, EventKind, JobPhase, Status};
@@ -60,8 +61,6 @@ const BALANCE_EVERY: Duration = Duration::from_secs(10);
 const THROTTLE_EVERY: Duration = Duration::from_millis(500);
 /// Least time between two refreshes, whoever asks for them.
 const REFRESH_GAP: Duration = Duration::from_millis(500);
-/// Logs opened before events are looked at again: opening blocks.
-const OPENINGS_MAX: usize = 16;
 /// Partitions in one question.
 const QUESTION_PARTITIONS_MAX: usize = 2_000;
 
@@ -125,6 +124,9 @@ pub enum JobError {
     /// The system gives no file descriptors to watch the shards.
     #[error("the shards' mailboxes cannot be watched; raise the limit on open files (ulimit -n)")]
     Watch(#[source] std::io::Error),
+    /// The system gives no threads to open logs.
+    #[error("no threads can be started to open logs; raise the limit on processes (ulimit -u)")]
+    Threads(#[source] std::io::Error),
 }
 
 struct Refusals<'a>(&'a [(Arc<str>, &'static str)]);
@@ -242,6 +244,7 @@ struct SourceHealth {
 pub struct Job {
     config: JobConfig,
     log_dir: LogDir,
+    openers: Openers,
     topics: Topics,
     copies: BTreeMap<PartitionKey, Copy>,
     by_name: HashMap<TopicPartition, PartitionKey>,
@@ -340,8 +343,11 @@ impl Job {
             refreshed_at: Tick::ZERO,
             refreshes: 0,
         };
+        let threads = usize::try_from(config.mirror.recovery_threads).unwrap_or(1);
+        let openers = log_dir.openers(threads).map_err(JobError::Threads)?;
         let mut job = Self {
             log_dir,
+            openers,
             topics,
             copies: BTreeMap::new(),
             by_name: HashMap::new(),
@@ -421,6 +427,7 @@ impl Job {
             biased;
             _ = self.cancel.changed() => {}
             shard = rung(&self.bells) => self.take_reports(shard),
+            opened = self.openers.next() => self.take_opened(opened),
             answer = self.source.answer() => self.take_answer(answer),
             Some(change) = self.changes.recv() => self.take_change(change),
             () = tokio::time::sleep_until(deadline) => {}
@@ -481,9 +488,12 @@ impl Job {
     fn next_deadline(&self) -> Tick {
         let Due { refresh, checkpoint, publish, space, balance, throttle } = self.due;
         let fixed = [refresh, checkpoint, publish, space, balance, throttle];
-        // An outbox that is full is tried again at the next publication at the latest.
+        // An outbox that is full is tried again at the next publication at the latest, and what
+        // no opener takes now with the next answer of one.
+        let opens = !self.parked && self.openers.room() > 0;
         let copies = self.copies.values().filter_map(|copy| match copy.phase {
-            Phase::Asks { due, asked: false, .. } | Phase::Opens { due, .. } => Some(due),
+            Phase::Asks { due, asked: false, .. } => Some(due),
+            Phase::Opens { due, .. } if opens => Some(due),
             _ => None,
         });
         let least = fixed.into_iter().chain(copies).min().unwrap_or(Tick::ZERO);

@@ -16,13 +16,14 @@ use heliostat_core::log::disk::LogPath;
 use heliostat_core::log::gaps::{self, GapFile, GapRecord};
 use heliostat_core::log::meta_properties::MetaProperties;
 use heliostat_core::log::partition::RecoveredLog;
-use heliostat_core::log::recovery::{self, LogOpenError, OpenOptions, OpenReport};
+use heliostat_core::log::recovery::{self, LogOpenError, OpenOptions};
 use heliostat_core::log::store::{ColdStore, StoreError};
 use heliostat_core::log::{FileKind, FormatError, names};
 use heliostat_core::mirror::own_ids::{self, OwnIds};
 use heliostat_core::types::{BrokerId, Offset, TopicId, TopicPartition};
 use uuid::Uuid;
 
+use super::openers::Openers;
 use crate::disk::{DiskSpace, FileStore, LockError, LogDirLock, disk_space};
 
 /// Our key in `meta.properties`: the cluster that was copied.
@@ -111,12 +112,14 @@ pub struct LogDir {
     log_starts: OffsetCheckpoint,
     high_watermarks: OffsetCheckpoint,
     dirty: bool,
+    /// A log must not be appended to before the checkpoints are written.
+    owes_checkpoints: bool,
     gaps: Vec<GapRecord>,
     own_ids: OwnIds,
     /// Directories that the last process may not have closed, and that were not opened yet.
     unvouched: BTreeSet<String>,
     warnings: Vec<String>,
-    _lock: LogDirLock,
+    lock: Arc<LogDirLock>,
 }
 
 impl LogDir {
@@ -129,7 +132,7 @@ impl LogDir {
         let dir = || root.to_path_buf();
         std::fs::create_dir_all(root)
             .map_err(|source| LogDirError::Create { dir: dir(), source })?;
-        let lock = LogDirLock::acquire(root)?;
+        let lock = Arc::new(LogDirLock::acquire(root)?);
         let mut it = Self {
             root: dir(),
             store: FileStore::new(root),
@@ -139,11 +142,12 @@ impl LogDir {
             log_starts: OffsetCheckpoint::new(),
             high_watermarks: OffsetCheckpoint::new(),
             dirty: false,
+            owes_checkpoints: false,
             gaps: Vec::new(),
             own_ids: OwnIds::new(),
             unvouched: BTreeSet::new(),
             warnings: Vec::new(),
-            _lock: lock,
+            lock,
         };
         it.load()?;
         Ok(it)
@@ -333,11 +337,26 @@ impl LogDir {
         self.store.replace(&top(names::MIRROR_TOPICS), contents.as_bytes())
     }
 
-    fn options(
+    /// Threads that open its logs.
+    ///
+    /// # Errors
+    /// From the system, when it gives no more threads.
+    pub(super) fn openers(&self, threads: usize) -> io::Result<Openers> {
+        Openers::start(&self.root, Arc::clone(&self.lock), threads)
+    }
+
+    /// Whether [`Self::adopt_id`] has to change files of logs that may be open.
+    pub(super) fn changes_id(&self, topic: &str, source_id: TopicId) -> bool {
+        source_id.known().is_some() && self.own_ids.contains_key(topic)
+    }
+
+    /// How a partition's log is to be opened, cut to `truncate_to` if given.
+    pub(super) fn open_options(
         &self,
         partition: &TopicPartition,
         topic_id: TopicId,
         config: LogConfig,
+        truncate_to: Option<Offset>,
     ) -> OpenOptions {
         let known = |map: &OffsetCheckpoint| map.get(partition).copied();
         OpenOptions {
@@ -346,49 +365,14 @@ impl LogDir {
             clean: !self.unvouched.contains(&partition.to_string()),
             recovery_point: known(&self.recovery_points).unwrap_or(Offset::ZERO),
             log_start: known(&self.log_starts),
-            truncate_to: None,
+            truncate_to,
             now_ms: now_ms(),
         }
     }
 
-    /// Opens a partition's log, cut to `truncate_to` if given. Its recovery point is
-    /// written before this returns if the log was cut.
-    ///
-    /// # Errors
-    /// [`LogOpenError`], nothing was cut then.
-    pub(super) fn open_log(
-        &mut self,
-        partition: &TopicPartition,
-        topic_id: TopicId,
-        config: LogConfig,
-        truncate_to: Option<Offset>,
-    ) -> Result<(RecoveredLog, OpenReport), LogOpenError> {
-        let options = OpenOptions { truncate_to, ..self.options(partition, topic_id, config) };
-        let dir = partition.to_string();
-        let opened = recovery::open(&mut self.store, &dir, &options)?;
-        self.opened(partition, &opened.0)?;
-        Ok(opened)
-    }
-
-    /// Removes what the log holds; it begins at `start` from now on.
-    ///
-    /// # Errors
-    /// As [`Self::open_log`].
-    pub(super) fn reset_log(
-        &mut self,
-        partition: &TopicPartition,
-        topic_id: TopicId,
-        config: LogConfig,
-        start: Offset,
-    ) -> Result<RecoveredLog, LogOpenError> {
-        let options = self.options(partition, topic_id, config);
-        let dir = partition.to_string();
-        let (log, _) = recovery::reset(&mut self.store, &dir, start, &options)?;
-        self.opened(partition, &log)?;
-        Ok(log)
-    }
-
-    fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) -> Result<(), StoreError> {
+    /// Takes over the offsets of a log that was opened. Before it is appended to,
+    /// [`Self::settle`] must have succeeded.
+    pub(super) fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) {
         self.unvouched.remove(&partition.to_string());
         let before = self.recovery_points.get(partition).copied();
         let start_before = self.log_starts.get(partition).copied().unwrap_or(Offset::ZERO);
@@ -401,13 +385,18 @@ impl LogDir {
                 high_watermark: high_watermark.min(log.log_end).max(log.log_start),
             },
         );
-        // A higher point in the file would vouch for what is appended next, and a log that
-        // begins elsewhere must be known to before it holds anything.
         let moved_back = before.is_some_and(|before| before > log.recovery_point);
-        if moved_back || start_before != log.log_start {
-            self.write_checkpoints()?;
-        }
-        Ok(())
+        self.owes_checkpoints |= moved_back || start_before != log.log_start;
+    }
+
+    /// Writes the checkpoints if an opened log needs it: a higher recovery point in the file
+    /// would vouch for what is appended next, and a log that begins elsewhere must be known to
+    /// before it holds anything.
+    ///
+    /// # Errors
+    /// As [`Self::write_checkpoints`].
+    pub(super) fn settle(&mut self) -> Result<(), StoreError> {
+        if self.owes_checkpoints { self.write_checkpoints() } else { Ok(()) }
     }
 
     /// The next opening of the partition must not trust its files: its log failed.
@@ -448,6 +437,7 @@ impl LogDir {
             self.store.replace(&top(name), contents.as_bytes())?;
         }
         self.dirty = false;
+        self.owes_checkpoints = false;
         Ok(())
     }
 
@@ -481,7 +471,9 @@ impl LogDir {
     pub(super) fn finish(&mut self, config: LogConfig) -> Result<(), LogOpenError> {
         for dir in self.unvouched.clone() {
             let Some(partition) = TopicPartition::from_dir_name(&dir) else { continue };
-            self.open_log(&partition, TopicId::NONE, config, None)?;
+            let options = self.open_options(&partition, TopicId::NONE, config, None);
+            let (log, _) = recovery::open(&mut self.store, &dir, &options)?;
+            self.opened(&partition, &log);
         }
         self.write_checkpoints()?;
         self.store.replace(&top(names::CLEAN_SHUTDOWN), CLEAN_MARKER.as_bytes())?;

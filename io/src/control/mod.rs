@@ -9,6 +9,7 @@ mod job;
 mod log_dir;
 pub mod metrics_http;
 mod metrics_text;
+mod openers;
 mod questions;
 mod shards;
 mod status;

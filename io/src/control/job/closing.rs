@@ -47,7 +47,7 @@ impl Job {
         Ok(JobReport { ended, clean, status: Arc::clone(&self.published.borrow()) })
     }
 
-    /// Waits until every shard has given everything back. `false`: given up.
+    /// Waits until every shard has given everything back and no log is being opened. `false`: given up.
     async fn drain(&mut self) -> bool {
         let deadline = Instant::now() + self.config.stop_within;
         loop {
@@ -55,7 +55,7 @@ impl Job {
             if self.failure.is_some() || self.cancel.now() == Cancel::Abort {
                 return false;
             }
-            if self.shards.iter().all(|port| port.stopped) {
+            if self.openers.is_idle() && self.shards.iter().all(|port| port.stopped) {
                 return true;
             }
             // A full outbox is tried again soon.
@@ -64,6 +64,7 @@ impl Job {
                 biased;
                 _ = self.cancel.changed() => {}
                 shard = rung(&self.bells) => self.take_reports(shard),
+                opened = self.openers.next() => self.take_opened(opened),
                 () = tokio::time::sleep_until(retry.min(deadline)) => {
                     if Instant::now() >= deadline {
                         let text = "the shards did not stop in time; the next start recovers";

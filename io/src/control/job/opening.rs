@@ -1,9 +1,10 @@
 //! Opening logs and giving them to shards; room on the disk; balance; throttle.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use heliostat_core::engine::message::{AddPartition, Command, Leader, PartitionKey};
-use heliostat_core::log::gaps::GapKind;
+use heliostat_core::log::gaps::{GapKind, GapRecord};
 use heliostat_core::log::partition::{PartitionLog, RecoveredLog};
 use heliostat_core::log::recovery::{CutReason, LogOpenError, OpenReport};
 use heliostat_core::log::store::StoreError;
@@ -15,73 +16,101 @@ use heliostat_core::time::Tick;
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset};
 use rustix::io::Errno;
 
-use super::super::copy::{Opening, Phase, Then};
-use super::super::status::EventKind;
+use super::super::copy::{Copy, Opening, Phase, Then};
+use super::super::openers::{Opened, Order};
+use super::super::status::{EventKind, JobPhase};
 use super::reports::asks_epoch;
-use super::{Job, OPENINGS_MAX, random};
+use super::{Job, random};
 
 /// Free space that has to come back, beyond the limit, before anything goes on.
 const ROOM_BYTES: u64 = 64 << 20;
 
+/// Wait of a partition whose topic gets another ID, until no log is being opened.
+const ID_RETRY: Duration = Duration::from_millis(10);
+
 impl Job {
     pub(super) fn open_what_is_due(&mut self, now: Tick) {
-        if self.parked {
+        if self.parked || self.openers.room() == 0 {
             return;
         }
         let is_due = |phase: &Phase| matches!(phase, Phase::Opens { due, .. } if *due <= now);
         let due = self.copies.values().filter(|copy| is_due(&copy.phase));
-        let keys: Vec<_> = due.map(|copy| copy.key).take(OPENINGS_MAX).collect();
+        let keys: Vec<_> = due.map(|copy| copy.key).take(self.openers.room()).collect();
         for key in keys {
-            match self.open(key) {
-                Ok(log) => self.hand_over(key, log),
+            match self.order(key, now) {
+                Ok(Some(order)) => self.openers.place(order),
+                Ok(None) => {}
                 Err(error) => self.open_failed(key, &error),
             }
         }
     }
 
-    fn open(&mut self, key: PartitionKey) -> Result<RecoveredLog, LogOpenError> {
-        let Some((at, topic_id, how)) = self.copies.get(&key).and_then(|copy| match &copy.phase {
-            Phase::Opens { how, .. } => Some((copy.at.clone(), copy.topic_id, how.clone())),
-            _ => None,
-        }) else {
-            unreachable!("only a partition that is to be opened gets here")
-        };
-        let config = self.config.mirror.log;
+    /// Records what the opening will lose, and says how it is done. `None`: it has to wait.
+    fn order(&mut self, key: PartitionKey, now: Tick) -> Result<Option<Order>, LogOpenError> {
+        let Some(copy) = self.copies.get_mut(&key) else { return Ok(None) };
+        let Phase::Opens { how, due } = &mut copy.phase else { return Ok(None) };
+        let (at, topic_id, how) = (copy.at.clone(), copy.topic_id, how.clone());
+        if self.log_dir.changes_id(&at.topic, topic_id) && !self.openers.is_idle() {
+            *due = now.after(ID_RETRY);
+            return Ok(None);
+        }
+        copy.phase = Phase::Opening { how: how.clone() };
         let own_id = self.log_dir.adopt_id(&at.topic, topic_id)?;
-        let record = match &how {
-            Opening::Whole => None,
-            Opening::Truncated { record, .. } => Some(record.clone()),
-            Opening::Reset { record, .. } => record.clone(),
+        let (truncate_to, reset_to, record) = match how {
+            Opening::Whole => (None, None, None),
+            Opening::Truncated { to, record } => (Some(to), None, Some(record)),
+            Opening::Reset { start, record } => (None, Some(start), record),
         };
         if let Some(record) = record {
-            let (kind, from, to) = (record.kind, record.from, record.to);
-            let reason = Arc::clone(&record.reason);
-            self.log_dir.record_gap(record)?;
-            let (kind, what) = match kind {
+            let (kind, what) = match record.kind {
                 GapKind::Gap => (EventKind::Gap, "gap"),
                 GapKind::Truncation => (EventKind::Truncated, "truncation"),
             };
+            let GapRecord { from, to, reason, .. } = &record;
             let text = format!("{what} of offsets {from} to {to} (exclusive): {reason}");
+            self.log_dir.record_gap(record)?;
             self.event(kind, Some(&at), &text);
+        } else if let Some(start) = reset_to {
+            let text = format!("copied from the source's start on, offset {start}");
+            self.event(EventKind::Added, Some(&at), &text);
         }
-        let (log, report) = match how {
-            Opening::Reset { start, record } => {
-                if record.is_none() {
-                    let text = format!("copied from the source's start on, offset {start}");
-                    self.event(EventKind::Added, Some(&at), &text);
+        let config = self.config.mirror.log;
+        let options = self.log_dir.open_options(&at, own_id, config, truncate_to);
+        Ok(Some(Order { key, at, options, reset_to }))
+    }
+
+    /// Logs have been opened, `first` and perhaps more: those of partitions that are still
+    /// wanted go to shards.
+    pub(super) fn take_opened(&mut self, first: Opened) {
+        let mut batch = vec![first];
+        while let Some(next) = self.openers.try_next() {
+            batch.push(next);
+        }
+        for opened in &batch {
+            if let Ok((log, report)) = &opened.outcome {
+                self.log_dir.opened(&opened.at, log);
+                if let Some(text) = recovered_text(report) {
+                    self.event(EventKind::Recovered, Some(&opened.at), &text);
                 }
-                let log = self.log_dir.reset_log(&at, own_id, config, start)?;
-                (log, OpenReport::default())
             }
-            Opening::Whole => self.log_dir.open_log(&at, own_id, config, None)?,
-            Opening::Truncated { to, .. } => {
-                self.log_dir.open_log(&at, own_id, config, Some(to))?
-            }
-        };
-        if let Some(text) = recovered_text(&report) {
-            self.event(EventKind::Recovered, Some(&at), &text);
         }
-        Ok(log)
+        let settled = self.log_dir.settle();
+        for Opened { key, outcome, .. } in batch {
+            let is_wanted = |copy: &Copy| matches!(copy.phase, Phase::Opening { .. });
+            if !self.copies.get(&key).is_some_and(is_wanted) {
+                continue;
+            }
+            let outcome = outcome.and_then(|opened| match &settled {
+                Ok(()) => Ok(opened),
+                Err(error) => Err(error.clone().into()),
+            });
+            match outcome {
+                Ok((log, _)) if self.phase != JobPhase::Stopping => self.hand_over(key, log),
+                // It is at rest and accounted for: the next start goes on with it.
+                Ok(_) => {}
+                Err(error) => self.open_failed(key, &error),
+            }
+        }
     }
 
     /// An open log goes to a shard, unless the source has to be asked about it first.
@@ -130,8 +159,10 @@ impl Job {
             LogOpenError::Store(error) if is_no_room(error) => self.waits_for_room(key),
             LogOpenError::Store(_) => {
                 let (attempts, retry) = copy.on_failure(now, random(), Arc::clone(&text));
-                match &mut copy.phase {
-                    Phase::Opens { due, .. } if attempts < ATTEMPTS_MAX => *due = retry,
+                match &copy.phase {
+                    Phase::Opening { how } if attempts < ATTEMPTS_MAX => {
+                        copy.phase = Phase::Opens { how: how.clone(), due: retry };
+                    }
                     _ => self.fail(key, text),
                 }
             }

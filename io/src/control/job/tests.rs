@@ -435,3 +435,54 @@ fn a_second_cancel_and_a_missed_deadline_leave_no_marker() {
         }
     });
 }
+
+#[test]
+fn a_stop_while_logs_are_being_opened_is_clean() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 3_000, 5, 9))]);
+        let mut running = Running::start(config(dir.path(), &source, &[])).await;
+        let mut added = vec![running.added().await];
+        running.handle.cancel();
+        // What was given to the shard before it was told to stop comes back.
+        loop {
+            match running.shard.next().await {
+                Seen::Added { key, log_start, log_end, .. } => {
+                    added.push((key, log_start, log_end));
+                }
+                Seen::Stopped => break,
+                other @ Seen::Removed(_) => panic!("{other:?}"),
+            }
+        }
+        running.shard.stop();
+        let report = running.job.await.unwrap().unwrap();
+        assert!(added.len() < 3_000, "the stop came in between");
+        assert!(report.clean);
+        // Every log that was opened is accounted for, whether a shard had it or not.
+        let entries = std::fs::read_dir(dir.path()).unwrap();
+        let logs = entries.filter(|e| e.as_ref().unwrap().path().is_dir()).count();
+        let starts = text(dir.path(), "log-start-offset-checkpoint");
+        assert_eq!(starts.lines().filter(|line| line.ends_with(" 5")).count(), logs);
+        assert!(logs >= added.len());
+    });
+}
+
+#[test]
+fn a_job_without_room_waits_and_does_not_spin() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 2, 5, 9))]);
+        let (control, _shard) = FakeShard::pair();
+        let no_room = [("log.dir.free.min.bytes", "9000000000000000000")];
+        let config = config(dir.path(), &source, &no_room);
+        let (mut job, _handle) = Job::start(config, |_| Ok(vec![control])).await.unwrap();
+        let opens =
+            |job: &Job| job.copies.values().all(|copy| matches!(copy.phase, Phase::Opens { .. }));
+        while !(job.parked && opens(&job)) {
+            job.step();
+            job.wait().await;
+        }
+        job.step();
+        assert!(opens(&job) && job.next_deadline() > job.now(), "nothing is to be done now");
+    });
+}
