@@ -17,6 +17,14 @@ pub(crate) enum Command {
     /// Show it all on this machine: an embedded source, a mirror of it, every byte verified.
     Demo(crate::demo::DemoArgs),
 
+    /// Measure this machine: an embedded source in a process of its own, mirrored again and
+    /// again, the variants in turn.
+    Bench(crate::bench::BenchArgs),
+
+    /// The embedded source of `bench`.
+    #[command(hide = true)]
+    BenchSource(crate::bench::source::SourceArgs),
+
     /// Copy topics of a source, once or for as long as it runs.
     ///
     /// Ctrl-C and SIGTERM stop cleanly, a second one at once; the same command goes on where

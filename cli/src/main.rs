@@ -1,6 +1,7 @@
 //! Heliostat: a standalone, byte-identical cluster mirror for Apache Kafka.
 
 mod args;
+mod bench;
 mod check;
 mod demo;
 mod dump_log;
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
         Command::DumpLog(args) => dump_log::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Mirror(args) => mirror::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchSource(args) => bench::source::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Verify(args) => verify::run(&args),
     };

@@ -96,7 +96,12 @@ impl Meter {
 
     /// For lines that stay, above the bar.
     pub(crate) fn notes(&self) -> Notes {
-        Notes(self.bar.clone())
+        Notes { bar: self.bar.clone(), are_shown: true }
+    }
+
+    /// For lines that nobody wants.
+    pub(crate) fn no_notes(&self) -> Notes {
+        Notes { are_shown: false, ..self.notes() }
     }
 
     /// Takes the bar away.
@@ -109,12 +114,16 @@ impl Meter {
 
 /// Lines on standard error that do not disturb the bar.
 #[derive(Clone, Debug)]
-pub(crate) struct Notes(Option<ProgressBar>);
+pub(crate) struct Notes {
+    bar: Option<ProgressBar>,
+    are_shown: bool,
+}
 
 impl Notes {
     /// Prints a line.
     pub(crate) fn note(&self, line: &str) {
-        match &self.0 {
+        match &self.bar {
+            _ if !self.are_shown => {}
             Some(bar) => bar.suspend(|| note(line)),
             None => note(line),
         }

@@ -1,4 +1,5 @@
-//! Topics for the demo: a log dir as a broker would have written it, from a seed.
+//! Topics for the demo and for measuring: a log dir as a broker would have written it, from a
+//! seed. Of the demo:
 //!
 //! | topic | what is in it |
 //! |---|---|
@@ -14,6 +15,7 @@ mod batches;
 mod compacted;
 mod rng;
 mod transactions;
+mod uniform;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ use heliostat_core::types::{LeaderEpoch, TopicId};
 use uuid::Uuid;
 
 pub use batches::BatchSource;
+pub use uniform::{UniformSpec, generate_uniform};
 
 use crate::listener::hosted::{Catalog, HostedError, Leadership, Partition, Topic, TopicSpec};
 use rng::Rng;
