@@ -168,6 +168,21 @@ pub const KEYS: &[Key] = &[
         "connections for fetching to each broker of the source, for each shard",
     ),
     number(
+        "mirror.partition.stripes.max",
+        1,
+        64,
+        "1",
+        "further connections to each broker that fetch one large partition together, for each \
+         shard; they are opened while they make it faster; 1 for none",
+    ),
+    number(
+        "mirror.partition.stripe.bytes",
+        4096,
+        INT_MAX,
+        "524288",
+        "least bytes that such a connection asks for at once; they wait in its socket",
+    ),
+    number(
         "mirror.metadata.refresh.interval.ms",
         100,
         LONG_MAX,

@@ -28,6 +28,8 @@ pub struct ShardConfig {
     pub partition_max_bytes: u32,
     /// Connections to one broker for partitions that are behind.
     pub busy_connections: usize,
+    /// When and how one partition is fetched over several connections.
+    pub stripes: StripeLimits,
     /// Connect and handshake, each.
     pub connect_timeout: Duration,
     /// Without a byte of an answer for so long, beyond the broker's wait, a connection is dead.
@@ -46,6 +48,43 @@ pub struct ShardConfig {
     pub report_every: Duration,
 }
 
+/// Limits of striping: one partition over several connections of its leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StripeLimits {
+    /// `mirror.partition.stripes.max`: connections to one broker for stripes, besides the
+    /// others; below 2 there are none.
+    pub connections_max: usize,
+    /// `mirror.partition.stripe.bytes`: least that a stripe asks for at once.
+    ///
+    /// A range waits for its turn in its socket, unread. What the socket does not hold comes
+    /// after its turn only, as slowly as without stripes; so a range should not be larger than
+    /// that. The kernel lets an unread socket hold about 64 KiB at first, and more each time a
+    /// full one is read at once, up to half of `net.ipv4.tcp_rmem[2]` (6 MiB by default);
+    /// a fixed `receive.buffer.bytes` ends that, and is capped by `net.core.rmem_max`.
+    pub range_bytes_min: u32,
+    /// On a shorter round trip one connection is fast enough.
+    pub rtt_min: Duration,
+    /// Least time over which a rate is measured.
+    pub measure_for: Duration,
+    /// More connections have to raise the rate by so much; 0 keeps them whatever they bring.
+    pub gain_percent: u32,
+    /// When they did not, they are tried again after so long.
+    pub retry_after: Duration,
+}
+
+impl Default for StripeLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 1,
+            range_bytes_min: 512 << 10,
+            rtt_min: Duration::from_millis(2),
+            measure_for: Duration::from_secs(1),
+            gain_percent: 10,
+            retry_after: Duration::from_secs(30),
+        }
+    }
+}
+
 impl Default for ShardConfig {
     fn default() -> Self {
         Self {
@@ -59,6 +98,7 @@ impl Default for ShardConfig {
             fetch_max_bytes: 55 << 20,
             partition_max_bytes: 8 << 20,
             busy_connections: 2,
+            stripes: StripeLimits::default(),
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
             backoff: (Duration::from_millis(100), Duration::from_secs(10)),

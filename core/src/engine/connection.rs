@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::path::Path;
 use crate::fetcher::{Backoff, BackoffPolicy};
 use crate::protocol::fetch_stream::FetchEvent;
 use crate::protocol::fetch_stream::{
@@ -17,6 +18,10 @@ use crate::types::{BrokerId, Offset};
 const READ_AHEAD_SMALL: usize = 4 << 10;
 /// Read ahead while they consist of many small ones: a copy is cheaper than a call.
 const READ_AHEAD_LARGE: usize = 64 << 10;
+/// Bytes of a batch up to the end of `lastOffsetDelta`: enough to place it.
+pub(super) const HEAD_BYTES: usize = 27;
+/// A batch's length counts from here on.
+const LENGTH_END: u64 = 12;
 /// An `ApiVersions` answer is a few hundred bytes; more is not a broker.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
 /// Newest `ApiVersions` version that every broker from 2.4 on knows; older ones say so.
@@ -41,6 +46,8 @@ pub(super) enum Lane {
     Tail,
     /// Under the throttle, behind or not.
     Throttled,
+    /// Takes ranges of one partition, together with others; the number tells them apart.
+    Stripe(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +63,8 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunTarget {
     Append(usize),
+    /// A range whose turn has not come yet.
+    Ahead(usize),
     Discard,
 }
 
@@ -75,8 +84,28 @@ pub(super) struct Current {
     pub(super) header: PartitionHeader,
     /// Its records were refused, and that was dealt with.
     pub(super) refused: bool,
-    /// It answers where the partition stands now; otherwise nothing of it holds any more.
-    pub(super) fresh: bool,
+    pub(super) standing: Standing,
+}
+
+/// What an answer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Where the partition stands now.
+    Fresh,
+    /// A range of it that others come before, or came when it was asked for.
+    Ahead,
+    /// Something that is over: nothing of it holds any more.
+    Stale,
+}
+
+/// A batch as its first bytes show it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BatchHead {
+    pub(super) base: Offset,
+    pub(super) last: Offset,
+    pub(super) size: u64,
+    /// Of the format that these places are those of.
+    pub(super) is_v2: bool,
 }
 
 #[derive(Debug)]
@@ -101,8 +130,13 @@ pub(super) struct Connection {
     pub(super) timer_at: Tick,
     /// The broker's quota asked for silence.
     pub(super) quiet_until: Tick,
-    /// Waits for a buffer.
+    /// Waits for a buffer, or for the turn of its range.
     pub(super) stalled: bool,
+    /// Bytes of batches that the log has already, still to be passed over.
+    pub(super) skip: u64,
+    pub(super) path: Path,
+    /// When the handshake was sent.
+    pub(super) greeted_at: Tick,
     pub(super) backoff: Backoff,
     pub(super) down_reason: Option<Arc<str>>,
     staging: Vec<u8>,
@@ -137,6 +171,9 @@ impl Connection {
             timer_at: Tick::NEVER,
             quiet_until: Tick::ZERO,
             stalled: false,
+            skip: 0,
+            path: Path::default(),
+            greeted_at: Tick::ZERO,
             backoff: Backoff::new(policy),
             down_reason: None,
             staging: Vec::new(),
@@ -153,6 +190,7 @@ impl Connection {
         self.lane = lane;
         self.session = FetchSession::new(FETCH_VERSION_MIN);
         self.backoff = Backoff::new(policy);
+        self.path = Path::default();
         self.down_reason = None;
     }
 
@@ -184,6 +222,7 @@ impl Connection {
         self.deadline = Tick::NEVER;
         self.quiet_until = Tick::ZERO;
         self.stalled = false;
+        self.skip = 0;
         self.start = 0;
         self.end = 0;
     }
@@ -191,6 +230,22 @@ impl Connection {
     /// Bytes that were read and not consumed.
     pub(super) fn staged(&self) -> &[u8] {
         self.staging.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The batch that comes next, once so much of it was read ahead.
+    pub(super) fn batch_head(&self) -> Option<BatchHead> {
+        let head = self.staged().first_chunk::<HEAD_BYTES>()?;
+        let [b0, b1, b2, b3, b4, b5, b6, b7, l0, l1, l2, l3, _, _, _, _, magic, .., d0, d1, d2, d3] =
+            *head;
+        let base = i64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+        let length = i32::from_be_bytes([l0, l1, l2, l3]);
+        let delta = i32::from_be_bytes([d0, d1, d2, d3]);
+        Some(BatchHead {
+            base: Offset(base),
+            last: Offset(base.saturating_add(i64::from(delta))),
+            size: u64::try_from(length).unwrap_or(0) + LENGTH_END,
+            is_v2: magic == 2,
+        })
     }
 
     /// Where to read to, if not into a slot; never empty.

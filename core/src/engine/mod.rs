@@ -5,12 +5,15 @@
 pub mod config;
 mod connection;
 pub mod message;
+mod pace;
 mod partition;
+mod path;
 pub mod shard;
+mod stripes;
 #[cfg(test)]
 mod tests;
 pub mod throttle;
 mod timers;
 
 pub use connection::ConnectionId;
-pub use shard::{Action, Shard, ShardStats};
+pub use shard::{Action, Shard, ShardStats, StripeStats};

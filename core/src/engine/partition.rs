@@ -1,6 +1,8 @@
 //! What a shard knows of one mirrored partition.
 
 use super::message::{Leader, PartitionKey, PartitionProgress, ReturnReason, Trouble};
+use super::pace::{Climb, Density};
+use super::stripes::Stripes;
 use crate::fetcher::{Backoff, BackoffPolicy};
 use crate::log::partition::PartitionLog;
 use crate::protocol::TopicIdentity;
@@ -20,6 +22,15 @@ pub(super) enum Status {
     Returning(ReturnReason),
 }
 
+/// The connections that share a partition.
+#[derive(Debug, Default)]
+pub(super) struct Striping {
+    pub(super) plan: Stripes,
+    /// Their indexes; each has no other partition.
+    pub(super) connections: Vec<usize>,
+    pub(super) range_bytes: u32,
+}
+
 #[derive(Debug)]
 pub(super) struct Partition {
     pub(super) key: PartitionKey,
@@ -29,8 +40,13 @@ pub(super) struct Partition {
     pub(super) leader: Leader,
     pub(super) throttled: bool,
     pub(super) status: Status,
-    /// Index of the connection whose session it is in.
+    /// Index of the connection whose session it is in; `None` while it is striped.
     pub(super) connection: Option<usize>,
+    pub(super) striping: Option<Box<Striping>>,
+    pub(super) density: Density,
+    pub(super) climb: Climb,
+    /// Bytes, batches and offset that `density` knows of.
+    observed: (u64, u64, Offset),
     pub(super) backoff: Backoff,
     pub(super) trouble: Option<Trouble>,
     pub(super) high_watermark: Offset,
@@ -50,6 +66,7 @@ pub(super) struct Partition {
 impl Partition {
     pub(super) fn new(add: super::message::AddPartition, policy: BackoffPolicy, now: Tick) -> Self {
         let super::message::AddPartition { key, topic, index, log, leader, throttled } = add;
+        let observed = (log.bytes_accepted(), log.batches_accepted(), log.fetch_offset());
         Self {
             key,
             topic,
@@ -59,6 +76,10 @@ impl Partition {
             throttled,
             status: Status::AwaitingLeader,
             connection: None,
+            striping: None,
+            density: Density::default(),
+            climb: Climb::new(now),
+            observed,
             backoff: Backoff::new(policy),
             trouble: None,
             high_watermark: Offset::NONE,
@@ -74,6 +95,24 @@ impl Partition {
     /// Everything that the source had when it answered last has been received.
     pub(super) fn is_caught_up(&self) -> bool {
         self.high_watermark >= Offset::ZERO && self.log.fetch_offset() >= self.high_watermark
+    }
+
+    /// Takes note of what was appended since the last time; returns its bytes.
+    pub(super) fn observe(&mut self) -> u64 {
+        let (bytes, batches, at) = self.observed;
+        let log = &self.log;
+        self.observed = (log.bytes_accepted(), log.batches_accepted(), log.fetch_offset());
+        let bytes = self.observed.0 - bytes;
+        let offsets = u64::try_from(self.observed.2.0.saturating_sub(at.0)).unwrap_or(0);
+        if bytes > 0 {
+            self.density.observe(bytes, offsets, self.observed.1 - batches);
+        }
+        bytes
+    }
+
+    /// Bytes that the source has beyond the copy, by estimate.
+    pub(super) fn bytes_behind(&self) -> u64 {
+        self.density.bytes(self.high_watermark.0.saturating_sub(self.log.fetch_offset().0))
     }
 
     /// Closing an idle file is for partitions that stay.

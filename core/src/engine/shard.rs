@@ -18,6 +18,7 @@
 mod fetch;
 mod network;
 mod partitions;
+mod striping;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -93,10 +94,25 @@ pub struct ShardStats {
     pub disconnects: u64,
     /// Times a connection waited for a buffer.
     pub buffer_waits: u64,
+    /// Of striped partitions.
+    pub stripes: StripeStats,
     /// Milliseconds that brokers asked for silence.
     pub broker_throttle_ms: u64,
     /// Times from sending a Fetch to the first byte of its answer; the driver drains it.
     pub fetch_latencies: Vec<Duration>,
+}
+
+/// Counters of striped partitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StripeStats {
+    /// Ranges asked for.
+    pub ranges: u64,
+    /// Of these, those that filled a hole before another one.
+    pub holes: u64,
+    /// Ranges that brought nothing: the source had nothing there, or the connection broke.
+    pub lost: u64,
+    /// Record bytes that came twice; dropped ones hold them too.
+    pub overlap_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -138,7 +154,7 @@ pub struct Shard {
     stopped: bool,
     metadata_wanted: bool,
     /// A run ended early: its buffer may be what a connection waits for, or the connection
-    /// waits for it no more.
+    /// waits for it no more. Or a range ended: the next one's turn may have come.
     buffers_freed: bool,
     random: u64,
     stats: ShardStats,

@@ -1,6 +1,8 @@
 //! A shard against a scripted source and a disk in memory that does what it is told at
 //! once: the straight path, and the turns that a source forces.
 
+mod wan;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -107,6 +109,8 @@ struct World {
     fetches: Vec<FetchRequest>,
     reports: Vec<Report>,
     epoch: i32,
+    /// What the shard is told of it.
+    leader_epoch: i32,
     /// Requests on their way to the source, each answered in a round of its own.
     sent: Vec<(ConnectionId, Bytes)>,
     gone: Vec<ConnectionId>,
@@ -129,6 +133,7 @@ impl World {
             fetches: Vec::new(),
             reports: Vec::new(),
             epoch: 3,
+            leader_epoch: 3,
             sent: Vec::new(),
             gone: Vec::new(),
             held: None,
@@ -176,7 +181,7 @@ impl World {
             topic: TopicIdentity { name: Arc::from("t"), id: TopicId(TOPIC) },
             index: 0,
             log,
-            leader: Leader { broker: BrokerId(1), epoch: LeaderEpoch(3) },
+            leader: Leader { broker: BrokerId(1), epoch: LeaderEpoch(self.leader_epoch) },
             throttled: false,
         })));
     }
@@ -215,28 +220,12 @@ impl World {
     }
 
     fn answer(&mut self, connection: ConnectionId, bytes: &Bytes) {
-        let mut request = bytes.slice(4..);
-        let key = i16::from_be_bytes([request[0], request[1]]);
-        let version = i16::from_be_bytes([request[2], request[3]]);
-        let header_version = if key == 18 && version < 3 { 1 } else { 2 };
-        let header = RequestHeader::decode(&mut request, header_version).unwrap();
-        let mut out = BytesMut::new();
-        let response_header = ResponseHeader::default().with_correlation_id(header.correlation_id);
-        if key == 18 {
-            response_header.encode(&mut out, 0).unwrap();
-            let api = |key, max| {
-                ApiVersion::default().with_api_key(key).with_min_version(0).with_max_version(max)
-            };
-            let body = ApiVersionsResponse::default().with_api_keys(vec![api(1, 16), api(18, 4)]);
-            body.encode(&mut out, version).unwrap();
-        } else {
-            let fetch = FetchRequest::decode(&mut request, version).unwrap();
-            response_header.encode(&mut out, 1).unwrap();
-            self.fetch(&fetch).encode(&mut out, version).unwrap();
-            self.fetches.push(fetch);
-        }
-        let mut frame = u32::try_from(out.len()).unwrap().to_be_bytes().to_vec();
-        frame.extend_from_slice(&out);
+        let mut asked = None;
+        let frame = response(bytes, |fetch| {
+            asked = Some(fetch.clone());
+            self.fetch(fetch)
+        });
+        self.fetches.extend(asked);
         self.deliver(connection, &frame);
     }
 
@@ -504,4 +493,30 @@ fn at_most_two_percent_of_large_runs_are_copied() {
     assert!(stats.bytes_copied > 0, "nothing was counted");
     let (copied, appended) = (stats.bytes_copied, stats.bytes_appended);
     assert!(copied * 50 <= appended, "{copied} of {appended} bytes were copied");
+}
+
+/// A broker's answer to a request, with `fetch` for what it says to Fetch.
+fn response(bytes: &Bytes, fetch: impl FnOnce(&FetchRequest) -> FetchResponse) -> Vec<u8> {
+    let mut request = bytes.slice(4..);
+    let key = i16::from_be_bytes([request[0], request[1]]);
+    let version = i16::from_be_bytes([request[2], request[3]]);
+    let header_version = if key == 18 && version < 3 { 1 } else { 2 };
+    let header = RequestHeader::decode(&mut request, header_version).unwrap();
+    let mut out = BytesMut::new();
+    let response_header = ResponseHeader::default().with_correlation_id(header.correlation_id);
+    if key == 18 {
+        response_header.encode(&mut out, 0).unwrap();
+        let api = |key, max| {
+            ApiVersion::default().with_api_key(key).with_min_version(0).with_max_version(max)
+        };
+        let body = ApiVersionsResponse::default().with_api_keys(vec![api(1, 16), api(18, 4)]);
+        body.encode(&mut out, version).unwrap();
+    } else {
+        let asked = FetchRequest::decode(&mut request, version).unwrap();
+        response_header.encode(&mut out, 1).unwrap();
+        fetch(&asked).encode(&mut out, version).unwrap();
+    }
+    let mut frame = u32::try_from(out.len()).unwrap().to_be_bytes().to_vec();
+    frame.extend_from_slice(&out);
+    frame
 }

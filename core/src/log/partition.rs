@@ -117,6 +117,8 @@ pub struct PartitionLog {
     /// Last time a run began.
     used_at: Tick,
     bytes_committed: u64,
+    bytes_accepted: u64,
+    batches_accepted: u64,
 }
 
 impl PartitionLog {
@@ -163,6 +165,8 @@ impl PartitionLog {
             closing: false,
             used_at: Tick::ZERO,
             bytes_committed: 0,
+            bytes_accepted: 0,
+            batches_accepted: 0,
         }
     }
 
@@ -248,6 +252,16 @@ impl PartitionLog {
     /// Bytes that came below the log end offset since it was opened.
     pub fn bytes_committed(&self) -> u64 {
         self.bytes_committed
+    }
+
+    /// Bytes of batches that were accepted since it was opened.
+    pub fn bytes_accepted(&self) -> u64 {
+        self.bytes_accepted
+    }
+
+    /// The number of these batches.
+    pub fn batches_accepted(&self) -> u64 {
+        self.batches_accepted
     }
 
     /// Bytes of record batches in all its segments, up to the log end offset.
@@ -400,6 +414,8 @@ impl PartitionLog {
         run.ahead = false;
         live.accept(&meta, end);
         self.accepted = meta.next_offset();
+        self.bytes_accepted += u64::from(meta.size_bytes);
+        self.batches_accepted += 1;
         self.accepted_epoch = meta.leader_epoch;
         self.pending.push_back(PendingBatch { segment, end, meta });
         at

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use heliostat_core::config::{AppendDirect, MirrorConfig};
-use heliostat_core::engine::config::ShardConfig;
+use heliostat_core::engine::config::{ShardConfig, StripeLimits};
 use heliostat_core::log::cx::{AppendLimits, AppendMode};
 use heliostat_core::types::ShardId;
 
@@ -145,6 +145,11 @@ fn shard_config(config: &MirrorConfig, mode: AppendMode, preallocate_bytes: u64)
         fetch_max_bytes: config.fetch.response_max_bytes,
         partition_max_bytes: config.fetch.partition_max_bytes,
         busy_connections: connections,
+        stripes: StripeLimits {
+            connections_max: usize::try_from(config.fetch.stripes_max).unwrap_or(1),
+            range_bytes_min: config.fetch.stripe_bytes,
+            ..base.stripes
+        },
         connect_timeout: config.connection_setup_timeout,
         request_timeout: config.request_timeout,
         backoff: (

@@ -67,6 +67,10 @@ impl ShardSnapshot {
         sum.fetches += more.fetches;
         sum.disconnects += more.disconnects;
         sum.buffer_waits += more.buffer_waits;
+        sum.stripes.ranges += more.stripes.ranges;
+        sum.stripes.holes += more.stripes.holes;
+        sum.stripes.lost += more.stripes.lost;
+        sum.stripes.overlap_bytes += more.stripes.overlap_bytes;
         sum.broker_throttle_ms += more.broker_throttle_ms;
         self.buffers_lent_bytes += other.buffers_lent_bytes;
         self.partitions += other.partitions;

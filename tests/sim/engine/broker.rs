@@ -472,6 +472,10 @@ fn gather(
         }
         records.extend_from_slice(&batch.bytes);
         served.push((p, before, Rc::clone(batch)));
+        if batch.base < before {
+            // A stripe's guess lies within a batch; it is appended behind the one before it.
+            served.push((p, batch.base, Rc::clone(batch)));
+        }
         before = batch.last + 1;
     }
     records

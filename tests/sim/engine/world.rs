@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use heliostat_core::engine::config::ShardConfig;
+use heliostat_core::engine::config::{ShardConfig, StripeLimits};
 use heliostat_core::engine::message::{Command, Report};
-use heliostat_core::engine::{Action, ConnectionId, Shard};
+use heliostat_core::engine::{Action, ConnectionId, Shard, StripeStats};
 use heliostat_core::log::config::{LogConfig, LogConfigValues};
 use heliostat_core::log::cx::{AppendLimits, AppendMode};
 use heliostat_core::log::disk::{DiskAction, DiskOp, FileId, OpId};
@@ -166,6 +166,18 @@ fn shard_config(chance: &mut Chance, mode: AppendMode) -> ShardConfig {
     }
 }
 
+/// In three of four seeds, as eager as possible.
+fn stripe_limits(chance: &mut Chance) -> StripeLimits {
+    StripeLimits {
+        connections_max: chance.pick(&[1, 3, 6, 6]),
+        range_bytes_min: chance.pick(&[500, 2_000, 20_000]),
+        rtt_min: Duration::ZERO,
+        measure_for: Duration::ZERO,
+        gain_percent: chance.pick(&[0, 0, 10]),
+        retry_after: ms(50),
+    }
+}
+
 fn log_config(chance: &mut Chance) -> LogConfig {
     LogConfig::new(LogConfigValues {
         segment_bytes: chance.pick(&[4_000, 20_000, 100_000, 3_000_000]),
@@ -200,7 +212,8 @@ impl World {
         };
         let sizes = sizes(&mut chance);
         let plan = disk_plan(&mut chance, block_bytes);
-        let config = shard_config(&mut chance, mode);
+        let mut config = shard_config(&mut chance, mode);
+        config.stripes = stripe_limits(&mut Chance::new(seed, 5));
         let log_config = log_config(&mut chance);
         let brokers = i32::try_from(chance.between(2, 4)).expect("small");
         let versions: &[i16] = match chance.below(4) {
@@ -419,12 +432,28 @@ impl World {
         let (now, wall) = (self.now, self.wall_ms());
         let it = self.shards.get_mut(shard).ok_or("no such shard")?;
         it.set_time(now, wall);
+        let before = it.stats_mut().stripes;
         let out = call(it);
+        let stripes = it.stats_mut().stripes;
+        self.count_stripes(before, stripes);
         while let Some(action) = self.shards[shard].next_action() {
             self.carry_out(shard, action)?;
         }
         self.settle(shard);
         Ok(out)
+    }
+
+    fn count_stripes(&mut self, before: StripeStats, now: StripeStats) {
+        for (name, before, now) in [
+            ("stripe asked", before.ranges, now.ranges),
+            ("hole between stripes", before.holes, now.holes),
+            ("overlap of stripes", before.overlap_bytes, now.overlap_bytes),
+            ("range of a stripe lost", before.lost, now.lost),
+        ] {
+            if now > before {
+                self.count(name);
+            }
+        }
     }
 
     pub(crate) fn command(&mut self, shard: usize, command: Command) -> Checked {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Action, Shard};
-use crate::engine::connection::{ConnectionId, Current, InFlight, Lane, Phase, RunTarget};
+use crate::engine::connection::{
+    ConnectionId, Current, InFlight, Lane, Phase, RunTarget, Standing,
+};
 use crate::engine::message::{BrokerAddress, Leader, Report, ReturnReason, Trouble};
 use crate::engine::partition::Status;
 use crate::engine::timers::Timer;
@@ -19,6 +21,9 @@ use crate::types::{LeaderEpoch, Offset};
 
 /// Most fetch latencies kept between two drains.
 const LATENCIES_MAX: usize = 4096;
+/// A fetch is so many times what its connection has in flight: 94 % of the path.
+const FETCH_IN_FLIGHTS: u64 = 16;
+const FETCH_BYTES_MIN: u32 = 1 << 20;
 
 impl Shard {
     /// Sends the next Fetch, if nothing is in flight and there is something to ask for.
@@ -33,7 +38,8 @@ impl Shard {
             self.connection_timer(index, at);
             return;
         }
-        let mut max_bytes = self.config.fetch_max_bytes;
+        let mut max_bytes = self.response_bytes(index);
+        let connection = &self.connections[index];
         if connection.lane == Lane::Throttled {
             match self.throttle.grant(max_bytes, now) {
                 Some(granted) => max_bytes = granted,
@@ -50,7 +56,25 @@ impl Shard {
             self.break_connection(index, &Arc::from(reason));
             return;
         }
-        self.send_fetch_request(index, max_bytes);
+        if matches!(self.connections[index].lane, Lane::Stripe(_)) {
+            self.send_range(index);
+        } else {
+            self.send_fetch_request(index, max_bytes);
+        }
+    }
+
+    /// Bytes of one answer that the path of a connection is worth.
+    fn response_bytes(&self, index: usize) -> u32 {
+        self.path_bytes(index, self.config.fetch_max_bytes)
+    }
+
+    /// `max`, or less where that takes a connection long: partitions take turns.
+    pub(super) fn path_bytes(&self, index: usize, max: u32) -> u32 {
+        let path = &self.connections[index].path;
+        if path.rtt() < self.config.stripes.rtt_min {
+            return max;
+        }
+        path.fetch_bytes(FETCH_IN_FLIGHTS, FETCH_BYTES_MIN, max)
     }
 
     fn choose_version(&mut self, index: usize) -> Result<(), String> {
@@ -66,7 +90,7 @@ impl Shard {
         Ok(())
     }
 
-    fn send_fetch_request(&mut self, index: usize, max_bytes: u32) {
+    pub(super) fn send_fetch_request(&mut self, index: usize, max_bytes: u32) {
         let connection = &mut self.connections[index];
         let request = connection.session.plan();
         let plan = FetchPlan {
@@ -104,8 +128,12 @@ impl Shard {
         if connection.id != id || !connection.is_open() {
             return None;
         }
-        let Some(RunTarget::Append(partition)) = connection.run else {
-            return Some(self.connections[id.index].staging_buffer());
+        let partition = match connection.run {
+            Some(RunTarget::Append(partition)) => partition,
+            Some(RunTarget::Ahead(_)) if connection.stalled => return None,
+            Some(RunTarget::Ahead(_) | RunTarget::Discard) | None => {
+                return Some(self.connections[id.index].staging_buffer());
+            }
         };
         // What was read ahead goes first, and waits for a buffer itself if it is still here.
         if connection.staged().is_empty() && self.has_buffer(partition) {
@@ -125,6 +153,7 @@ impl Shard {
         if !connection.stalled {
             connection.stalled = true;
             self.stats.buffer_waits += 1;
+            connection.path.stalls(true, self.now);
         }
     }
 
@@ -135,8 +164,19 @@ impl Shard {
                 let connection = &self.connections[index];
                 if !connection.stalled && connection.is_open() {
                     self.actions.push_back(Action::Wake { connection: connection.id });
+                    self.go_on(index);
                 }
             }
+        }
+    }
+
+    /// The wait was ours: the broker's time begins now.
+    fn go_on(&mut self, index: usize) {
+        let now = self.now;
+        let connection = &mut self.connections[index];
+        connection.path.stalls(false, now);
+        if connection.in_flight.is_some() {
+            connection.deadline = now.after(self.config.request_timeout);
         }
     }
 
@@ -229,6 +269,7 @@ impl Shard {
                 self.stats.append.bytes_copied += u64::try_from(n).unwrap_or(0);
                 Some((partition, n))
             }
+            Some(RunTarget::Ahead(partition)) => return self.take_ahead(index, partition),
             Some(RunTarget::Discard) | None => None,
         };
         let n = taken.map_or(take, |(_, n)| n);
@@ -283,6 +324,8 @@ impl Shard {
         if self.stats.fetch_latencies.len() < LATENCIES_MAX {
             self.stats.fetch_latencies.push(now.since(asked.sent_at));
         }
+        connection.path.answered_after(now.since(asked.sent_at), now);
+        connection.path.answer_begins(now);
         if header.throttle_ms > 0 {
             self.stats.broker_throttle_ms += u64::from(header.throttle_ms);
             let until = now.after(Duration::from_millis(u64::from(header.throttle_ms)));
@@ -304,8 +347,8 @@ impl Shard {
             Answered::Wanted { token, sent } => (usize::try_from(token).ok(), sent.fetch_offset),
             Answered::Unwanted | Answered::NotAsked => (None, Offset::NONE),
         };
-        let fresh = self.is_fresh(index, member, sent_offset);
-        let limit = self.wanted(member, fresh, &header);
+        let standing = self.standing(index, member, sent_offset);
+        let limit = self.wanted(member, standing, &header);
         let bytes = header.records_bytes;
         let target = match (limit, member) {
             (Some(limit), Some(member)) => {
@@ -315,25 +358,38 @@ impl Shard {
                 self.with_log(member, |log, cx| log.begin_run(bytes, limit, cx));
                 RunTarget::Append(member)
             }
+            (None, Some(member)) if standing == Standing::Ahead && header.error.is_none() => {
+                RunTarget::Ahead(member)
+            }
             _ => RunTarget::Discard,
         };
         let connection = &mut self.connections[index];
         if bytes > 0 {
             connection.saw_run(bytes);
+            connection.path.announced(bytes);
             connection.run = Some(target);
         }
         connection.current =
-            Some(Current { partition: member, sent_offset, header, refused: false, fresh });
+            Some(Current { partition: member, sent_offset, header, refused: false, standing });
     }
 
     /// Whether an answer to a question for `sent_offset` is about what is open now: a
     /// partition may have gone on elsewhere and come back while it was under way.
-    fn is_fresh(&mut self, index: usize, member: Option<usize>, sent_offset: Offset) -> bool {
-        member.and_then(|member| self.partition(member)).is_some_and(|partition| {
-            partition.connection == Some(index)
-                && partition.status == Status::Fetching
-                && sent_offset == partition.log.fetch_offset()
-        })
+    fn standing(&mut self, index: usize, member: Option<usize>, sent_offset: Offset) -> Standing {
+        let partition = member.and_then(|member| self.partition(member));
+        let Some(partition) = partition.filter(|it| it.status == Status::Fetching) else {
+            return Standing::Stale;
+        };
+        let at_end = sent_offset == partition.log.fetch_offset();
+        let Some(striping) = &partition.striping else {
+            let fresh = partition.connection == Some(index) && at_end;
+            return if fresh { Standing::Fresh } else { Standing::Stale };
+        };
+        match striping.plan.range_of(index).filter(|range| range.from() == sent_offset) {
+            Some(range) if !range.is_exact() => Standing::Ahead,
+            Some(_) if at_end => Standing::Fresh,
+            Some(_) | None => Standing::Stale,
+        }
     }
 
     /// The epoch limit for records that are wanted; `None` if they are to be dropped:
@@ -341,9 +397,10 @@ impl Shard {
     fn wanted(
         &mut self,
         member: Option<usize>,
-        fresh: bool,
+        standing: Standing,
         header: &PartitionHeader,
     ) -> Option<LeaderEpoch> {
+        let fresh = standing == Standing::Fresh;
         let partition = self.partition(member?)?;
         (fresh && partition.log.takes_runs() && header.error.is_none() && header.records_bytes > 0)
             .then_some(partition.leader.epoch)
@@ -351,37 +408,57 @@ impl Shard {
 
     fn on_partition_end(&mut self, index: usize, end: PartitionEnd) {
         let Some(current) = self.connections[index].current.take() else { return };
-        let Current { partition: Some(member), header, refused, fresh, .. } = current else {
+        let Current { partition: Some(member), header, refused, standing, .. } = current else {
             return;
         };
+        if matches!(self.connections[index].lane, Lane::Stripe(_)) {
+            if !refused {
+                self.on_range_end(index, member, &header, &end);
+            }
+            return;
+        }
         let Some(partition) = self.partition(member) else { return };
         if partition.connection != Some(index) || partition.status != Status::Fetching {
             return;
         }
-        if !fresh {
+        if standing != Standing::Fresh {
             self.set_position(member);
             return;
         }
+        if self.judge_end(index, member, &header, &end) && !refused {
+            self.on_fetched(index, member, &header);
+        }
+    }
+
+    /// What the source says about where the partition stands; `false` if it goes no further.
+    pub(super) fn judge_end(
+        &mut self,
+        index: usize,
+        member: usize,
+        header: &PartitionHeader,
+        end: &PartitionEnd,
+    ) -> bool {
         if !header.error.is_none() {
             self.on_error(index, member, header.error, end.current_leader);
-            return;
+            return false;
         }
         if let Some(diverging) = end.diverging_epoch {
             self.begin_return(member, ReturnReason::Diverged(diverging));
-            return;
+            return false;
         }
-        if refused {
-            return;
-        }
-        self.on_fetched(index, member, &header);
+        true
     }
 
-    fn on_fetched(&mut self, index: usize, member: usize, header: &PartitionHeader) {
+    pub(super) fn on_fetched(&mut self, index: usize, member: usize, header: &PartitionHeader) {
         let now = self.now;
         let Some(partition) = self.partition(member) else { return };
         if header.high_watermark >= Offset::ZERO {
-            partition.high_watermark = header.high_watermark;
+            // Of ranges, an answer that was given earlier may be dealt with later.
+            let least =
+                if partition.striping.is_some() { partition.high_watermark } else { Offset::NONE };
+            partition.high_watermark = header.high_watermark.max(least);
         }
+        let bytes = partition.observe();
         // A leader change may take it back; readers were promised the largest one.
         partition.source_last_stable = partition.source_last_stable.max(header.last_stable_offset);
         if partition.trouble.take().is_some() || partition.backoff.attempts() > 0 {
@@ -408,7 +485,12 @@ impl Shard {
             // Nothing has arrived yet for a partition without data: it never was busy.
             Lane::Busy(_) if idle && !self.was_active(member) => self.change_lane(member),
             Lane::Tail if behind => self.change_lane(member),
-            Lane::Busy(_) | Lane::Tail | Lane::Throttled => {}
+            Lane::Stripe(_) => {
+                self.adapt_stripes(index, member, bytes);
+                self.after_range(member);
+            }
+            Lane::Busy(_) => self.adapt_stripes(index, member, bytes),
+            Lane::Tail | Lane::Throttled => {}
         }
     }
 
@@ -419,7 +501,7 @@ impl Shard {
         })
     }
 
-    fn change_lane(&mut self, member: usize) {
+    pub(super) fn change_lane(&mut self, member: usize) {
         self.delist(member);
         self.resume(member);
     }
@@ -440,7 +522,7 @@ impl Shard {
         }
     }
 
-    fn on_error(
+    pub(super) fn on_error(
         &mut self,
         index: usize,
         member: usize,
@@ -511,11 +593,19 @@ impl Shard {
         let connection = &mut self.connections[index];
         connection.in_flight = None;
         connection.deadline = Tick::NEVER;
+        connection.path.answer_ends(self.now);
         let moves = std::mem::take(&mut connection.moves);
         for (member, hint) in moves {
             self.follow_hint(member, hint, endpoints);
         }
-        self.drive(index);
+        if matches!(self.connections[index].lane, Lane::Stripe(_)) {
+            self.on_range_silent(index);
+            if let Some(&member) = self.connections[index].members.first() {
+                self.drive_stripes(member);
+            }
+        } else {
+            self.drive(index);
+        }
     }
 
     /// A broker named another leader, and perhaps where it is.

@@ -183,6 +183,7 @@ impl Shard {
         let connection = &mut self.connections[index];
         connection.phase = Phase::Handshake(version);
         connection.deadline = self.now.after(timeout);
+        connection.greeted_at = self.now;
         let correlation_id = connection.next_correlation_id();
         let request = RequestId { correlation_id, client_id: &self.config.client_id };
         match ApiVersions::request(version, request) {
@@ -209,7 +210,7 @@ impl Shard {
         self.stats.disconnects += 1;
         let running = match connection.run {
             Some(RunTarget::Append(partition)) => Some(partition),
-            Some(RunTarget::Discard) | None => None,
+            Some(RunTarget::Ahead(_) | RunTarget::Discard) | None => None,
         };
         self.close_connection(index);
         if let Some(partition) = running {
@@ -221,8 +222,12 @@ impl Shard {
         let connection = &mut self.connections[index];
         let retry_at = connection.backoff.failed(now, random);
         connection.down_reason = Some(Arc::clone(reason));
+        let striped = matches!(connection.lane, Lane::Stripe(_));
         let members: Vec<usize> = connection.members.iter().copied().collect();
-        for member in members {
+        if striped {
+            self.on_stripe_broken(index, reason);
+        }
+        for member in members.into_iter().filter(|_| !striped) {
             if let Some(partition) = self.partition(member) {
                 partition.trouble = Some(Trouble::Connection(Arc::clone(reason)));
             }
@@ -256,6 +261,7 @@ impl Shard {
         }
         let connection = &mut self.connections[index];
         connection.apis = answer.apis;
+        connection.path.answered_after(self.now.since(connection.greeted_at), self.now);
         connection.phase = Phase::Ready;
         connection.deadline = Tick::NEVER;
         true

@@ -125,7 +125,8 @@ impl Shard {
         let now = self.now;
         let limited = self.throttle.is_limited();
         let Some(partition) = self.partition(index) else { return };
-        if matches!(partition.status, Status::Returning(_)) || partition.connection.is_some() {
+        let fetched = partition.connection.is_some() || partition.striping.is_some();
+        if matches!(partition.status, Status::Returning(_)) || fetched {
             return;
         }
         let leader = partition.leader.broker;
@@ -156,9 +157,9 @@ impl Shard {
 
     /// Tells the session where the partition goes on.
     pub(super) fn set_position(&mut self, index: usize) {
-        let partition_max_bytes = self.config.partition_max_bytes;
         let Some(partition) = self.partitions.get(index).and_then(Option::as_deref) else { return };
         let Some(connection) = partition.connection else { return };
+        let partition_max_bytes = self.path_bytes(connection, self.config.partition_max_bytes);
         let position = FetchPosition {
             fetch_offset: partition.log.fetch_offset(),
             current_leader_epoch: partition.leader.epoch,
@@ -176,7 +177,17 @@ impl Shard {
     /// ends here; its remaining bytes are discarded as they come.
     pub(super) fn delist(&mut self, index: usize) {
         let Some(partition) = self.partition(index) else { return };
-        let Some(at) = partition.connection.take() else { return };
+        let at = partition.connection.take();
+        self.end_striping(index);
+        if let Some(at) = at {
+            self.leave_session(index, at);
+        }
+        self.with_log(index, |log, cx| log.abort_run(cx));
+        self.buffers_freed = true;
+    }
+
+    fn leave_session(&mut self, index: usize, at: usize) {
+        let Some(partition) = self.partition(index) else { return };
         let (name, partition_index) = (partition.topic.name.clone(), partition.index);
         let connection = &mut self.connections[at];
         connection.members.remove(&index);
@@ -189,8 +200,6 @@ impl Shard {
         {
             current.partition = None;
         }
-        self.with_log(index, |log, cx| log.abort_run(cx));
-        self.buffers_freed = true;
     }
 
     /// An error that passes: out of the session until the back-off is over.

@@ -1,0 +1,146 @@
+//! What a connection shows of the path to its broker: the round trip, and the bytes that
+//! it has in flight.
+
+use std::time::Duration;
+
+use crate::time::Tick;
+
+/// An older minimum of the round trip is forgotten: routes change.
+const RTT_MEMORY: Duration = Duration::from_secs(60);
+/// A shorter answer says nothing about the rate.
+const BYTES_MIN: u64 = 64 << 10;
+
+/// Measured on one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Path {
+    /// Minima of this period and of the one before.
+    rtt: Option<Duration>,
+    rtt_before: Option<Duration>,
+    period_began: Tick,
+    /// Rate times round trip, smoothed.
+    in_flight_bytes: u64,
+    answer: Option<Answer>,
+}
+
+/// An answer that is being received.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    began: Tick,
+    bytes: u64,
+    /// Time in which we did not read.
+    stalled: Duration,
+    stalled_since: Option<Tick>,
+}
+
+impl Path {
+    /// A question was answered after so long.
+    pub(super) fn answered_after(&mut self, took: Duration, now: Tick) {
+        if now.since(self.period_began) >= RTT_MEMORY {
+            self.rtt_before = self.rtt.take();
+            self.period_began = now;
+        }
+        self.rtt = Some(self.rtt.map_or(took, |rtt| rtt.min(took)));
+    }
+
+    /// The least round trip of late; zero if none was seen.
+    pub(super) fn rtt(&self) -> Duration {
+        self.rtt.into_iter().chain(self.rtt_before).min().unwrap_or_default()
+    }
+
+    pub(super) fn answer_begins(&mut self, now: Tick) {
+        let (stalled, stalled_since) = (Duration::ZERO, None);
+        self.answer = Some(Answer { began: now, bytes: 0, stalled, stalled_since });
+    }
+
+    pub(super) fn announced(&mut self, bytes: u64) {
+        if let Some(answer) = &mut self.answer {
+            answer.bytes += bytes;
+        }
+    }
+
+    /// We stop reading, or go on.
+    pub(super) fn stalls(&mut self, stalled: bool, now: Tick) {
+        let Some(answer) = &mut self.answer else { return };
+        match (stalled, answer.stalled_since) {
+            (true, None) => answer.stalled_since = Some(now),
+            (false, Some(since)) => {
+                answer.stalled += now.since(since);
+                answer.stalled_since = None;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
+    pub(super) fn answer_ends(&mut self, now: Tick) {
+        self.stalls(false, now);
+        let Some(answer) = self.answer.take() else { return };
+        let took = now.since(answer.began).saturating_sub(answer.stalled);
+        if answer.bytes < BYTES_MIN {
+            return;
+        }
+        // An answer that came at once was in flight as a whole.
+        let rtt = self.rtt();
+        let in_flight = u128::from(answer.bytes) * rtt.as_nanos() / took.max(rtt).as_nanos().max(1);
+        let in_flight = u64::try_from(in_flight).unwrap_or(u64::MAX);
+        self.in_flight_bytes = match self.in_flight_bytes {
+            0 => in_flight,
+            before => before - before / 4 + in_flight / 4,
+        };
+    }
+
+    /// Bytes in flight at full speed: rate times round trip. 0 for unknown.
+    pub(super) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
+    /// `times` the bytes in flight, within `min` and `max`; `max` if nothing is known.
+    ///
+    /// A question for B bytes costs one round trip in which nothing comes, so B of
+    /// (B + bytes in flight) is what a connection makes of its path: 94 % at 16 times, 89 %
+    /// at 8 times. More makes little faster and holds up whatever shares the connection.
+    pub(super) fn fetch_bytes(&self, times: u64, min: u32, max: u32) -> u32 {
+        if self.in_flight_bytes == 0 {
+            return max;
+        }
+        let wanted = u32::try_from(self.in_flight_bytes.saturating_mul(times)).unwrap_or(u32::MAX);
+        wanted.max(min).min(max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Tick {
+        Tick(ms * 1_000_000)
+    }
+
+    #[test]
+    fn bytes_in_flight_are_rate_times_round_trip() {
+        let mut path = Path::default();
+        assert_eq!(path.fetch_bytes(16, 1 << 20, 8 << 20), 8 << 20);
+        path.answered_after(Duration::from_millis(55), ms(0));
+        path.answered_after(Duration::from_millis(40), ms(100));
+        assert_eq!(path.rtt(), Duration::from_millis(40));
+        // 1 MB in 400 ms, and 600 ms of waiting for ourselves.
+        path.answer_begins(ms(1_000));
+        path.announced(1_000_000);
+        path.stalls(true, ms(1_100));
+        path.stalls(false, ms(1_700));
+        path.answer_ends(ms(2_000));
+        assert_eq!(path.in_flight_bytes(), 100_000);
+        assert_eq!(path.fetch_bytes(16, 1 << 20, 8 << 20), 1_600_000);
+        assert_eq!(path.fetch_bytes(4, 512 << 10, 8 << 20), 512 << 10);
+        assert_eq!(path.fetch_bytes(1_000, 1 << 20, 8 << 20), 8 << 20);
+    }
+
+    #[test]
+    fn an_old_minimum_is_forgotten() {
+        let mut path = Path::default();
+        path.answered_after(Duration::from_millis(10), ms(0));
+        for minute in 1..=3 {
+            path.answered_after(Duration::from_millis(80), ms(minute * 60_000));
+        }
+        assert_eq!(path.rtt(), Duration::from_millis(80));
+    }
+}

@@ -1,0 +1,225 @@
+//! Ranges of one partition that several connections fetch at the same time.
+//!
+//! A connection carries at most its bytes in flight per round trip, so one large
+//! partition is fetched in ranges, each by a connection of its own, and appended in
+//! their order:
+//!
+//! ```text
+//!   log ====|--front, being appended--|--ahead, unread in its socket--|--ahead--|
+//!           at                        from                            from
+//! ```
+//!
+//! A broker is asked for an offset and a number of bytes, so where a range will end is
+//! an estimate. Two things go wrong, and both are mended here:
+//!
+//! * overlap: the range begins below what has been appended by its turn; batches that
+//!   are wholly below are skipped;
+//! * hole: its first batch begins behind. Whoever is free asks for what is missing, at
+//!   the cost of one round trip, so ranges are planned to begin a little early.
+//!
+//! Invariant: what begins is either the batch at the end of the log, or the first one
+//! that the source has from there on. A range whose start was at or below the end of the
+//! log has everything from its start on, so a gap in it is the source's own.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use super::pace::Density;
+use crate::types::Offset;
+
+/// Parts of a range that margins are counted in.
+const WHOLE: u64 = 1024;
+const MARGIN_MIN: u64 = 16;
+const MARGIN_MAX: u64 = 256;
+/// A hole costs a round trip of all stripes, an overlap only its bytes: one hole in 32
+/// ranges is about where both cost the same.
+const MARGIN_AFTER_HOLE: u64 = 64;
+const MARGIN_AFTER_RANGE: u64 = 2;
+
+/// What a connection has been asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    connection: usize,
+    from: Offset,
+    /// Where the next range begins: a little before this one's likely end.
+    next_from: Offset,
+    /// First offset of what came.
+    base: Option<Offset>,
+    exact: bool,
+}
+
+impl Range {
+    pub(super) fn from(&self) -> Offset {
+        self.from
+    }
+
+    /// It was asked for at the end of the log, with nothing before it under way: what the
+    /// source answers is about the copy, not about a guess.
+    pub(super) fn is_exact(&self) -> bool {
+        self.exact
+    }
+}
+
+/// What a connection should ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) from: Offset,
+    pub(super) max_bytes: u32,
+    pub(super) exact: bool,
+    /// It fills a hole.
+    pub(super) fills: bool,
+}
+
+/// Whether a range that has arrived may be appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Others come first.
+    Wait,
+    Go,
+    /// Something is missing before it.
+    Hole,
+    /// Its first batch reaches across the end of the log: the source has changed.
+    Odd,
+}
+
+/// Where fetching stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outlook<'a> {
+    /// End of what was appended.
+    pub(super) at: Offset,
+    /// High watermark of the source.
+    pub(super) end: Offset,
+    /// Bytes of a range.
+    pub(super) range_bytes: u32,
+    /// Whether ranges ahead may be asked for.
+    pub(super) ahead: bool,
+    pub(super) density: &'a Density,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Stripes {
+    /// In the order of their turns.
+    ranges: VecDeque<Range>,
+    /// How much of a range the next one repeats, in parts of [`WHOLE`].
+    margin: u64,
+    /// A range ahead brought nothing: no other one before something was appended.
+    paused: bool,
+}
+
+impl Default for Stripes {
+    fn default() -> Self {
+        Self { ranges: VecDeque::new(), margin: 2 * MARGIN_MIN, paused: false }
+    }
+}
+
+impl Stripes {
+    /// The next range for a connection that has none; `None` if there is nothing to ask.
+    pub(super) fn ask(&mut self, connection: usize, outlook: Outlook<'_>) -> Option<Ask> {
+        let Outlook { at, end, range_bytes, ahead, density } = outlook;
+        if self.range_of(connection).is_some() {
+            return None;
+        }
+        let Some(front) = self.ranges.front().copied() else {
+            return Some(self.begin(connection, outlook));
+        };
+        if at < front.from {
+            // Perhaps a hole: its answer tells, and somebody has to be free then.
+            let base = front.base?;
+            if base > at {
+                return Some(self.fill(connection, base, outlook));
+            }
+        }
+        let from = self.ranges.back()?.next_from;
+        let left = density.bytes(end.0.saturating_sub(from.0));
+        if !ahead || self.paused || left < u64::from(range_bytes / 2).max(1) {
+            return None;
+        }
+        let exact = false;
+        let next_from = self.estimate(from, range_bytes, density);
+        self.ranges.push_back(Range { connection, from, next_from, base: None, exact });
+        Some(Ask { from, max_bytes: range_bytes, exact, fills: false })
+    }
+
+    fn begin(&mut self, connection: usize, outlook: Outlook<'_>) -> Ask {
+        let (from, max_bytes) = (outlook.at, outlook.range_bytes);
+        let next_from = self.estimate(from, max_bytes, outlook.density);
+        self.ranges.push_back(Range { connection, from, next_from, base: None, exact: true });
+        Ask { from, max_bytes, exact: true, fills: false }
+    }
+
+    fn fill(&mut self, connection: usize, base: Offset, outlook: Outlook<'_>) -> Ask {
+        let (from, density) = (outlook.at, outlook.density);
+        let missing = density.bytes(base.0 - from.0);
+        let wanted = missing + missing / 4 + density.batch_bytes();
+        let max_bytes = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, outlook.range_bytes);
+        self.margin = (self.margin + MARGIN_AFTER_HOLE).min(MARGIN_MAX);
+        let (next_from, exact) = (base, true);
+        self.ranges.push_front(Range { connection, from, next_from, base: None, exact });
+        Ask { from, max_bytes, exact, fills: true }
+    }
+
+    /// A broker cuts its answer within a batch, and by density the cut is where the bytes
+    /// end: a range that begins there begins with that batch. The first batch of an answer
+    /// is whole whatever its size, so nothing begins before the next one.
+    fn estimate(&self, from: Offset, bytes: u32, density: &Density) -> Offset {
+        let bytes = u64::from(bytes);
+        let likely = density.offsets(bytes - bytes / WHOLE * self.margin);
+        Offset(from.0.saturating_add(likely.max(density.batch_offsets()).max(1)))
+    }
+
+    pub(super) fn range_of(&self, connection: usize) -> Option<Range> {
+        self.ranges.iter().find(|range| range.connection == connection).copied()
+    }
+
+    /// Connection of the range whose turn it is.
+    pub(super) fn front(&self) -> Option<usize> {
+        self.ranges.front().map(|range| range.connection)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// What `connection` brings begins, or goes on, with a batch at `base`.
+    pub(super) fn arrived(&mut self, connection: usize, base: Offset) {
+        if let Some(range) = self.ranges.iter_mut().find(|it| it.connection == connection) {
+            range.base = Some(base);
+        }
+    }
+
+    /// Whether the range of `connection`, which has arrived, is next, with the log's end
+    /// at `at`.
+    pub(super) fn turn(&self, connection: usize, at: Offset) -> Turn {
+        match self.ranges.front() {
+            Some(front) if front.connection == connection => match front.base {
+                _ if front.from <= at => Turn::Go,
+                None => Turn::Wait,
+                Some(base) if base > at => Turn::Hole,
+                Some(base) if base == at => Turn::Go,
+                Some(_) => Turn::Odd,
+            },
+            _ => Turn::Wait,
+        }
+    }
+
+    /// The range of `connection` has been appended, or skipped, to its end.
+    pub(super) fn finished(&mut self, connection: usize) {
+        self.remove(connection);
+        self.paused = false;
+        self.margin = self.margin.saturating_sub(MARGIN_AFTER_RANGE).max(MARGIN_MIN);
+    }
+
+    /// Nothing comes of the range of `connection`; what it was to bring is a hole now.
+    /// `refused`: the source had nothing to give there.
+    pub(super) fn lost(&mut self, connection: usize, refused: bool) {
+        self.remove(connection);
+        self.paused |= refused;
+    }
+
+    fn remove(&mut self, connection: usize) {
+        self.ranges.retain(|range| range.connection != connection);
+    }
+}

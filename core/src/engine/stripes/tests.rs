@@ -1,0 +1,189 @@
+//! The plan against a source of batches, in any order of answers, losses and refusals.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const RANGE: u32 = 1_000;
+
+/// First and last offset, and bytes.
+type Batch = (i64, i64, u64);
+
+fn density(bytes: u64, offsets: u64, batches: u64) -> Density {
+    let mut density = Density::default();
+    density.observe(bytes, offsets, batches);
+    density
+}
+
+fn outlook(at: i64, end: i64, density: &Density) -> Outlook<'_> {
+    Outlook { at: Offset(at), end: Offset(end), range_bytes: RANGE, ahead: true, density }
+}
+
+#[test]
+fn the_first_range_is_exact_and_later_ones_begin_a_little_early() {
+    let density = density(10_000, 1_000, 100);
+    let mut plan = Stripes::default();
+    let first = plan.ask(0, outlook(0, 1_000, &density)).unwrap();
+    assert!(first.exact && first.from == Offset(0) && first.max_bytes == RANGE);
+    let second = plan.ask(1, outlook(0, 1_000, &density)).unwrap();
+    assert!(!second.exact && (90..=100).contains(&second.from.0), "{second:?}");
+    assert_eq!(plan.ask(1, outlook(0, 1_000, &density)), None, "it has one");
+    // Nothing is asked beyond the high watermark.
+    assert_eq!(plan.ask(2, outlook(0, 200, &density)), None);
+    assert!(plan.ask(2, outlook(0, 1_000, &density)).is_some());
+}
+
+/// The first batch of an answer is whole: the next range must not begin within it.
+#[test]
+fn a_batch_larger_than_a_range_is_fetched_once() {
+    let density = density(40_000, 400, 4);
+    let mut plan = Stripes::default();
+    plan.ask(0, outlook(0, 4_000, &density)).unwrap();
+    assert_eq!(plan.ask(1, outlook(0, 4_000, &density)).unwrap().from, Offset(100));
+}
+
+#[test]
+fn a_hole_is_filled_before_anything_else_is_asked() {
+    let density = density(10_000, 1_000, 100);
+    let mut plan = Stripes::default();
+    plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let ahead = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
+    plan.finished(0);
+    let at = ahead.from.0 - 30;
+    assert_eq!(plan.ask(0, outlook(at, 10_000, &density)), None, "it may be needed for a hole");
+    assert_eq!(plan.turn(1, Offset(at)), Turn::Wait);
+    plan.arrived(1, Offset(at + 20));
+    assert_eq!(plan.turn(1, Offset(at)), Turn::Hole);
+    let fill = plan.ask(0, outlook(at, 10_000, &density)).unwrap();
+    assert!(fill.exact && fill.fills && fill.from == Offset(at), "{fill:?}");
+    assert!((200..500).contains(&fill.max_bytes), "{fill:?}");
+    assert_eq!((plan.turn(1, Offset(at)), plan.turn(0, Offset(at))), (Turn::Wait, Turn::Go));
+}
+
+#[test]
+fn a_batch_across_the_end_is_odd() {
+    let density = density(10_000, 1_000, 100);
+    let mut plan = Stripes::default();
+    plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let ahead = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
+    plan.finished(0);
+    plan.arrived(1, Offset(ahead.from.0 - 5));
+    assert_eq!(plan.turn(1, Offset(ahead.from.0 - 3)), Turn::Odd);
+}
+
+/// Batches of all sizes, with gaps.
+fn batches() -> impl Strategy<Value = Vec<Batch>> {
+    let one = (0..3_i64, 1..20_i64, 20..900_u64, prop::bool::weighted(0.1));
+    prop::collection::vec(one, 1..60).prop_map(|list| {
+        let mut base = 0;
+        list.into_iter()
+            .map(|(gap, offsets, bytes, large)| {
+                base += if gap == 2 { 7 } else { 0 };
+                let batch = (base, base + offsets - 1, if large { bytes * 3 } else { bytes });
+                base += offsets;
+                batch
+            })
+            .collect()
+    })
+}
+
+/// What a broker answers: whole batches up to the limit, the first one in any case.
+fn answer(source: &[Batch], ask: Ask) -> Vec<Batch> {
+    let mut left = u64::from(ask.max_bytes);
+    let mut got = Vec::new();
+    for &batch in source.iter().filter(|batch| batch.1 >= ask.from.0) {
+        if batch.2 > left && !got.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(batch.2);
+        got.push(batch);
+    }
+    got
+}
+
+/// A connection: nothing, a question under way, or the batches that wait in its socket.
+#[derive(Clone, Debug)]
+enum Socket {
+    Free,
+    Asked(Ask),
+    Holds(Vec<Batch>),
+}
+
+proptest! {
+    /// Goal: whatever comes when, each batch is appended once, in order. Method: random
+    /// steps of connections that ask, are answered, lose their answer or are refused, and
+    /// at the end no more losses: the copy must be the source.
+    #[test]
+    fn every_batch_is_appended_once_and_in_order(
+        source in batches(),
+        stripes in 1..5_usize,
+        guess in (1..40_u64, 1..30_u64),
+        steps in prop::collection::vec((0..5_usize, 0..20_u8), 0..200),
+    ) {
+        let end = source.last().map_or(0, |batch| batch.1 + 1);
+        let density = density(guess.0 * 100, guess.1 * 10, 10);
+        let mut plan = Stripes::default();
+        let mut sockets = vec![Socket::Free; stripes];
+        let mut copy: Vec<Batch> = Vec::new();
+        let quiet = (0..4_000).map(|n| (n, 19));
+        for (n, luck) in steps.into_iter().chain(quiet) {
+            let n = n % stripes;
+            let at = copy.last().map_or(0, |batch| batch.1 + 1);
+            if at == end {
+                break;
+            }
+            sockets[n] = match (std::mem::replace(&mut sockets[n], Socket::Free), luck) {
+                (Socket::Free, _) => match plan.ask(n, outlook(at, end, &density)) {
+                    Some(ask) => {
+                        prop_assert!(!ask.exact || ask.from.0 == at, "{ask:?} at {at}");
+                        Socket::Asked(ask)
+                    }
+                    None => Socket::Free,
+                },
+                // The connection broke: of the front, all is begun anew.
+                (Socket::Asked(_) | Socket::Holds(_), 0) => {
+                    if plan.front() == Some(n) {
+                        plan = Stripes::default();
+                        sockets.fill(Socket::Free);
+                    } else {
+                        plan.lost(n, false);
+                    }
+                    Socket::Free
+                }
+                (Socket::Asked(ask), 1..=2) if !ask.exact => {
+                    plan.lost(n, true);
+                    Socket::Free
+                }
+                (Socket::Asked(ask), _) => Socket::Holds(answer(&source, ask)),
+                (Socket::Holds(mut got), _) => loop {
+                    let at = copy.last().map_or(0, |batch| batch.1 + 1);
+                    let Some(&next) = got.first() else {
+                        plan.finished(n);
+                        break Socket::Free;
+                    };
+                    plan.arrived(n, Offset(next.0));
+                    match plan.turn(n, Offset(at)) {
+                        Turn::Go => {
+                            got.remove(0);
+                            if next.1 >= at {
+                                prop_assert!(next.0 >= at, "{next:?} laps over {at}");
+                                copy.push(next);
+                            }
+                        }
+                        Turn::Wait => break Socket::Holds(got),
+                        // Somebody free fills it, or else this one does.
+                        Turn::Hole if sockets.iter().enumerate().any(|(other, it)| {
+                            other != n && matches!(it, Socket::Free)
+                        }) => break Socket::Holds(got),
+                        Turn::Hole => {
+                            plan.lost(n, false);
+                            break Socket::Free;
+                        }
+                        Turn::Odd => prop_assert!(false, "{next:?} is odd at {at}"),
+                    }
+                },
+            };
+        }
+        prop_assert_eq!(copy, source);
+    }
+}
