@@ -208,6 +208,29 @@ fn segments_behind_a_cut_go() {
 }
 
 #[test]
+fn a_clean_stop_that_the_last_segment_refutes_vouches_for_nothing() {
+    let torn_twice = |recovery_point: fn(&Case) -> Offset| {
+        let mut case = Case::new();
+        // The last batch of the last segment, which is looked at, and one that is not.
+        for (segment, batch) in [(1, 3), (2, BATCHES - 1)] {
+            let at = case.position(segment, batch);
+            case.damage(&name(case.bases[segment], Kind::Log), at + 20);
+        }
+        case.options.clean = true;
+        case.options.recovery_point = recovery_point(&case);
+        let (log, _) = case.try_open().expect("the damage is behind the recovery point");
+        (log.log_end, case)
+    };
+    let ends_with = |case: &Case, batch: usize| case.source.batches[batch].meta.next_offset();
+
+    let (log_end, case) = torn_twice(|_| Offset::ZERO);
+    assert_eq!(log_end, ends_with(&case, BATCHES + 2));
+    // Below the recovery point files are trusted, marker or not.
+    let (log_end, case) = torn_twice(|case| case.bases[2].plus(1));
+    assert_eq!(log_end, ends_with(&case, 3 * BATCHES - 2));
+}
+
+#[test]
 fn a_missing_segment_is_a_gap_below_the_recovery_point_and_the_end_above() {
     let mut case = Case::new();
     case.disk.remove_file(&name(case.bases[1], Kind::Log));

@@ -15,7 +15,8 @@
 //! * Behind the recovery point a segment counts only if it begins where the one
 //!   before it ends: a gap of offsets is legal, but so would a lost write look.
 //!
-//! After a clean stop all is trusted but the end of the last segment.
+//! After a clean stop all is trusted but the end of the last segment. If that is not as
+//! a clean stop leaves it, nothing vouches for what lies behind the recovery point.
 //!
 //! Everything that was changed is durable on return. A crash on the way leaves a log
 //! that opens to the same end. After a truncation the caller writes the recovery
@@ -64,7 +65,7 @@ pub fn open(
 ) -> Result<(RecoveredLog, OpenReport), LogOpenError> {
     store.create_dir(dir)?;
     let layout = Layout::read(store, &Arc::from(dir))?;
-    let mut opening = Opening { store, options, layout, report: OpenReport::default() };
+    let mut opening = Opening::new(store, options, layout);
     opening.check_topic()?;
     opening.remove_waste()?;
     let log = opening.run()?;
@@ -86,7 +87,7 @@ pub fn reset(
 ) -> Result<(RecoveredLog, OpenReport), LogOpenError> {
     store.create_dir(dir)?;
     let layout = Layout::read(store, &Arc::from(dir))?;
-    let mut opening = Opening { store, options, layout, report: OpenReport::default() };
+    let mut opening = Opening::new(store, options, layout);
     opening.check_topic()?;
     opening.remove_waste()?;
     let log = opening.start_empty(start)?;
@@ -96,6 +97,8 @@ pub fn reset(
 struct Opening<'a> {
     store: &'a mut dyn ColdStore,
     options: &'a OpenOptions,
+    /// Whether the marker of a clean stop is believed.
+    clean: bool,
     layout: Layout,
     report: OpenReport,
 }
@@ -117,7 +120,11 @@ enum Next {
     End(Option<CutReason>),
 }
 
-impl Opening<'_> {
+impl<'a> Opening<'a> {
+    fn new(store: &'a mut dyn ColdStore, options: &'a OpenOptions, layout: Layout) -> Self {
+        Self { store, options, clean: options.clean, layout, report: OpenReport::default() }
+    }
+
     fn check_topic(&mut self) -> Result<(), LogOpenError> {
         let Some(expected) = self.options.topic_id.known() else { return Ok(()) };
         let path = self.layout.named(names::PARTITION_METADATA);
@@ -236,7 +243,7 @@ impl Opening<'_> {
         // The segment of the last durable record: its own indexes are written later.
         let untrusted = self.layout.floor(self.options.recovery_point.plus(-1)).unwrap_or(0);
         let cut_at = self.options.truncate_to.and_then(|to| self.layout.floor(to.plus(-1)));
-        let mut first = if self.options.clean { None } else { Some(untrusted) };
+        let mut first = if self.clean { None } else { Some(untrusted) };
         if let Some(cut_at) = cut_at {
             first = Some(first.map_or(cut_at, |first| first.min(cut_at)));
         }
@@ -251,7 +258,9 @@ impl Opening<'_> {
             let producers = self.producers_at(log_end)?;
             return Ok(Tail { active, log_end, epochs, producers });
         }
-        self.scan(first.unwrap_or(last))
+        // A last segment that is not as a clean stop leaves it refutes the marker.
+        self.clean &= first.is_some();
+        self.scan(first.unwrap_or(untrusted))
     }
 
     /// Verifies everything from segment `first` on and makes its side files anew.
@@ -366,7 +375,7 @@ impl Opening<'_> {
 
     /// Whether nothing can have been lost in front of a segment that begins there.
     fn trusts_gap_to(&self, next_base: Offset) -> bool {
-        self.options.clean || next_base <= self.options.recovery_point
+        self.clean || next_base <= self.options.recovery_point
     }
 
     /// What lies behind position `from` of segment `index`, before it goes.
