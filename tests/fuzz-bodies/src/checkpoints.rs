@@ -64,8 +64,16 @@ pub fn checkpoints(input: &[u8]) {
             round_trip(&sealed, producer_snapshot::decode, encode);
         }
         5 => gap_file(bytes),
-        6 => index::<OffsetEntry>(bytes, |entry, base| entry.encode(base).to_vec()),
-        7 => index::<TimeEntry>(bytes, |entry, base| entry.encode(base).to_vec()),
+        6 => {
+            let rises =
+                |a: &OffsetEntry, b: &OffsetEntry| a.offset < b.offset && a.position < b.position;
+            index(bytes, |entry: OffsetEntry, base| entry.encode(base).to_vec(), rises);
+        }
+        7 => {
+            let rises =
+                |a: &TimeEntry, b: &TimeEntry| a.timestamp < b.timestamp && a.offset <= b.offset;
+            index(bytes, |entry: TimeEntry, base| entry.encode(base).to_vec(), rises);
+        }
         8 => {
             let decode = |bytes: &[u8]| txn_index::decode(Offset(0), bytes);
             let encode = |it: &Vec<txn_index::AbortedTxn>| {
@@ -138,12 +146,14 @@ fn gap_file(bytes: &[u8]) {
 fn index<E: IndexEntry<Key: Debug> + Debug + PartialEq>(
     bytes: &[u8],
     encode: impl Fn(E, Offset) -> Vec<u8>,
+    rises: impl Fn(&E, &E) -> bool,
 ) {
     let base = Offset(5);
     let Ok(file) = IndexFile::<E>::parse(base, bytes) else { return };
     let entries: Vec<_> = file.iter().collect();
     assert_eq!(entries.len(), file.len(), "an entry that was checked is gone");
     assert_eq!(file.last(), entries.last().copied());
+    assert!(entries.is_sorted_by(rises), "entries rise: {entries:?}");
     let mut again: Vec<u8> = entries.iter().flat_map(|entry| encode(*entry, base)).collect();
     again.resize(again.len() + usize::try_from(file.padding_bytes()).unwrap_or(0), 0);
     assert_eq!(again, bytes, "one spelling only");
