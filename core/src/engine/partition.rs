@@ -48,7 +48,8 @@ pub(super) struct Partition {
     /// Bytes, batches and offset that `density` knows of.
     observed: (u64, u64, Offset),
     pub(super) backoff: Backoff,
-    pub(super) trouble: Option<Trouble>,
+    /// What holds it up, and since when something has.
+    pub(super) trouble: Option<(Trouble, Tick)>,
     pub(super) high_watermark: Offset,
     pub(super) source_last_stable: Offset,
     /// Last time records of it arrived.
@@ -134,9 +135,15 @@ impl Partition {
         newer
     }
 
+    /// `trouble` holds it up now. Another one before it counts into its time: the partition
+    /// has not gone on between them.
+    pub(super) fn is_held_up(&mut self, trouble: Trouble, now: Tick) {
+        let since = self.trouble.take().map_or(now, |(_, since)| since);
+        self.trouble = Some((trouble, since));
+    }
+
     pub(super) fn progress(&self, now: Tick) -> PartitionProgress {
-        let since = self.backoff.failing_since().unwrap_or(now);
-        let millis = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+        let millis = |since| u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
         PartitionProgress {
             key: self.key,
             log_start: self.log.log_start_offset(),
@@ -147,7 +154,7 @@ impl Partition {
             source_last_stable: self.source_last_stable,
             bytes_appended: self.log.bytes_committed(),
             size_bytes: self.log.size_bytes(),
-            trouble: self.trouble.clone().map(|trouble| (trouble, millis)),
+            trouble: self.trouble.clone().map(|(trouble, since)| (trouble, millis(since))),
         }
     }
 }

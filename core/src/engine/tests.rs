@@ -5,6 +5,7 @@ mod wan;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
@@ -114,6 +115,10 @@ struct World {
     /// Requests on their way to the source, each answered in a round of its own.
     sent: Vec<(ConnectionId, Bytes)>,
     gone: Vec<ConnectionId>,
+    /// Connections that were made, gone ones included.
+    made: Vec<ConnectionId>,
+    /// The source is away: when a connection was refused.
+    refused: Option<Vec<Tick>>,
     /// The disk answers nothing while it is held.
     held: Option<Vec<DiskOp>>,
 }
@@ -136,6 +141,8 @@ impl World {
             leader_epoch: 3,
             sent: Vec::new(),
             gone: Vec::new(),
+            made: Vec::new(),
+            refused: None,
             held: None,
         };
         let address = BrokerAddress { id: BrokerId(1), host: Arc::from("source"), port: 9092 };
@@ -203,7 +210,14 @@ impl World {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Connect { connection, .. } => self.shard.on_connected(connection),
+            Action::Connect { connection, .. } => {
+                if let Some(refused) = &mut self.refused {
+                    refused.push(self.now);
+                    return self.shard.on_disconnected(connection, &Arc::from("refused"));
+                }
+                self.made.push(connection);
+                self.shard.on_connected(connection);
+            }
             Action::Send { connection, bytes } => self.sent.push((connection, bytes)),
             Action::Disk(op) => {
                 if let Some(held) = &mut self.held {
@@ -374,7 +388,7 @@ fn a_long_poll_under_way_wakes_nobody() {
     world.sent.clear();
     let start = world.now;
     let mut wakes = 0;
-    while world.now.since(start) < std::time::Duration::from_secs(10) {
+    while world.now.since(start) < Duration::from_secs(10) {
         world.now = world.shard.next_deadline().max(world.now);
         world.shard.set_time(world.now, 1_000);
         world.shard.on_deadline();
@@ -421,6 +435,65 @@ fn a_silent_peer_is_left_in_the_handshake_and_in_a_fetch() {
         assert_eq!(world.gone.len(), 1, "after {answered} answers");
         assert!(world.now <= Tick(35_000_000_000), "{:?}", world.now);
     }
+}
+
+/// Goal: a source that is away costs time and nothing else, however long. Method: cut what there
+/// is and refuse every connection for twenty minutes; then let it come back.
+#[test]
+fn a_source_that_is_away_for_twenty_minutes_is_tried_again_within_the_longest_wait() {
+    const AWAY: Duration = Duration::from_secs(20 * 60);
+    let config = ShardConfig::default();
+    let (_, longest) = config.backoff;
+    let mut world = World::new(config);
+    world.produce(3, 100);
+    world.add();
+    world.run(20);
+    world.assert_copied(world.log.len());
+    world.reports.clear();
+    world.sent.clear();
+
+    let since = world.now;
+    world.refused = Some(Vec::new());
+    for connection in std::mem::take(&mut world.made) {
+        world.shard.on_disconnected(connection, &Arc::from("the connection was cut"));
+    }
+    let mut wakes = 0_u32;
+    while world.now.since(since) < AWAY {
+        world.now = world.shard.next_deadline().max(world.now);
+        assert!(world.now < Tick::NEVER, "nobody is going to try again");
+        world.shard.set_time(world.now, 1_000);
+        world.shard.on_deadline();
+        while let Some(action) = world.shard.next_action() {
+            world.carry_out(action);
+        }
+        wakes += 1;
+        // Four reports and a sweep a second, and the attempts.
+        assert!(wakes < 20 * 60 * 6, "busy while there is nothing to do");
+    }
+    let refused = world.refused.take().unwrap();
+    let waits = refused.windows(2).map(|pair| pair[1].since(pair[0]));
+    assert!(waits.clone().all(|wait| wait <= longest), "{:?}", waits.max());
+    // A back-off that has grown waits half of the longest wait at least.
+    let attempts = u128::try_from(refused.len()).unwrap();
+    let slowest = AWAY.as_nanos() / longest.as_nanos();
+    assert!((slowest..2 * slowest + 20).contains(&attempts), "{attempts} attempts");
+    let returned = world.reports.iter().find(|it| matches!(it, Report::Returned { .. }));
+    assert!(returned.is_none(), "{returned:?}");
+    let told = world.reports.iter().rev().find_map(|report| match report {
+        Report::Progress(all) => all.first()?.trouble.clone(),
+        _ => None,
+    });
+    let (trouble, failing_ms) = told.expect("what holds it up is told");
+    assert!(matches!(&trouble, Trouble::Connection(why) if &**why == "refused"), "{trouble:?}");
+    let failing = Duration::from_millis(failing_ms);
+    assert!(failing + longest >= AWAY && failing <= AWAY + longest, "failing for {failing:?}");
+
+    world.produce(2, 100);
+    let back = world.now;
+    while world.copied().len() < world.log.len() && world.now.since(back) <= longest {
+        world.run(1);
+    }
+    world.assert_copied(world.log.len());
 }
 
 /// Goal: a slow disk at the stop does not keep the shard busy. Method: hold the disk past

@@ -108,6 +108,8 @@ pub struct LogDir {
     store: FileStore,
     meta: Option<MetaProperties>,
     clean: bool,
+    /// The marker was there, and no log was opened since: what it says still holds.
+    vouched: bool,
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
     high_watermarks: OffsetCheckpoint,
@@ -124,7 +126,8 @@ pub struct LogDir {
 
 impl LogDir {
     /// Makes the directory if needed, locks it, and reads what is at its top. The clean
-    /// stop's marker is gone afterwards.
+    /// stop's marker is gone afterwards; it comes back if this is dropped before any log was
+    /// opened, so that a start that fails costs no recovery.
     ///
     /// # Errors
     /// [`LogDirError`] with the remedy.
@@ -138,6 +141,7 @@ impl LogDir {
             store: FileStore::new(root),
             meta: None,
             clean: false,
+            vouched: false,
             recovery_points: OffsetCheckpoint::new(),
             log_starts: OffsetCheckpoint::new(),
             high_watermarks: OffsetCheckpoint::new(),
@@ -171,6 +175,7 @@ impl LogDir {
         self.clean = self.read(names::CLEAN_SHUTDOWN)?.is_some();
         let marker = top(names::CLEAN_SHUTDOWN);
         self.store.remove(&marker).map_err(|error| self.refused(error))?;
+        self.vouched = self.clean;
         if !self.clean {
             self.unvouched = partitions;
         }
@@ -350,14 +355,16 @@ impl LogDir {
         source_id.known().is_some() && self.own_ids.contains_key(topic)
     }
 
-    /// How a partition's log is to be opened, cut to `truncate_to` if given.
+    /// How a partition's log is to be opened, cut to `truncate_to` if given. From here on the
+    /// marker of the last clean stop does not come back by itself.
     pub(super) fn open_options(
-        &self,
+        &mut self,
         partition: &TopicPartition,
         topic_id: TopicId,
         config: LogConfig,
         truncate_to: Option<Offset>,
     ) -> OpenOptions {
+        self.vouched = false;
         let known = |map: &OffsetCheckpoint| map.get(partition).copied();
         OpenOptions {
             config,
@@ -476,8 +483,22 @@ impl LogDir {
             self.opened(&partition, &log);
         }
         self.write_checkpoints()?;
-        self.store.replace(&top(names::CLEAN_SHUTDOWN), CLEAN_MARKER.as_bytes())?;
+        self.write_marker()?;
+        self.vouched = false;
         Ok(())
+    }
+
+    fn write_marker(&mut self) -> Result<(), StoreError> {
+        self.store.replace(&top(names::CLEAN_SHUTDOWN), CLEAN_MARKER.as_bytes())
+    }
+}
+
+impl Drop for LogDir {
+    fn drop(&mut self) {
+        if self.vouched {
+            // Without it the next start recovers, which costs time only.
+            let _ = self.write_marker();
+        }
     }
 }
 

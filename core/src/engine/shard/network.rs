@@ -229,7 +229,7 @@ impl Shard {
         }
         for member in members.into_iter().filter(|_| !striped) {
             if let Some(partition) = self.partition(member) {
-                partition.trouble = Some(Trouble::Connection(Arc::clone(reason)));
+                partition.is_held_up(Trouble::Connection(Arc::clone(reason)), now);
             }
             // Its run may have moved the end of the log.
             self.set_position(member);

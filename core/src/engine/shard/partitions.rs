@@ -141,7 +141,7 @@ impl Shard {
         if !self.brokers.contains_key(&leader) {
             let Some(partition) = self.partition(index) else { return };
             partition.status = Status::AwaitingLeader;
-            partition.trouble.get_or_insert(Trouble::NoLeader);
+            partition.trouble.get_or_insert((Trouble::NoLeader, now));
             self.mark_dirty(index);
             self.want_metadata();
             return;
@@ -212,7 +212,7 @@ impl Shard {
             return;
         }
         partition.status = Status::BackingOff;
-        partition.trouble = Some(trouble);
+        partition.is_held_up(trouble, now);
         let at = partition.backoff.failed(now, random);
         let key = partition.key;
         self.timers.set(at, Timer::Retry(key));

@@ -12,7 +12,7 @@ use heliostat_core::log::failure::RunError;
 use heliostat_core::protocol::ErrorCode;
 use heliostat_core::protocol::fetch_stream::DivergingEpoch;
 use heliostat_core::records::{BatchBuilder, NewRecord, RecordError};
-use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs};
+use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicId};
 
 use self::fake::{FakeShard, Seen, Source, Topic};
 use super::super::status::PartitionState;
@@ -80,10 +80,14 @@ impl Running {
 
 /// Runs a test on one thread, with a limit that only a hang reaches.
 fn run(test: impl Future<Output = ()>) {
+    run_within(Duration::from_secs(60), test);
+}
+
+fn run_within(limit: Duration, test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let limited = tokio::time::timeout(Duration::from_secs(60), test);
+        let limited = tokio::time::timeout(limit, test);
         limited.await.expect("the test hangs");
     });
 }
@@ -148,7 +152,7 @@ struct TopicIdText(u128);
 
 impl std::fmt::Display for TopicIdText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        heliostat_core::types::TopicId(uuid::Uuid::from_u128(self.0)).fmt(f)
+        TopicId(uuid::Uuid::from_u128(self.0)).fmt(f)
     }
 }
 
@@ -182,6 +186,30 @@ fn what_cannot_start_says_why() {
         let text = start(once).await;
         assert!(text.contains("is a Kafka broker's and no copy"), "{text}");
     });
+}
+
+/// Goal: a wrong address costs no recovery of everything at the next start. Method: open a log
+/// dir that was closed cleanly, with and without opening a log.
+#[test]
+fn a_clean_stop_is_undone_by_the_first_log_that_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = MirrorConfig::default().log;
+    prepare(dir.path(), &[(3, 0..4)]);
+    let is_marked = || dir.path().join(".kafka_cleanshutdown").exists();
+
+    drop(LogDir::open(dir.path()).unwrap());
+    assert!(!is_marked(), "nobody has closed it cleanly yet");
+    LogDir::open(dir.path()).unwrap().finish(log).unwrap();
+    for _ in 0..2 {
+        let opened = LogDir::open(dir.path()).unwrap();
+        assert!(opened.was_clean() && !is_marked());
+        drop(opened);
+        assert!(is_marked());
+    }
+    let mut opened = LogDir::open(dir.path()).unwrap();
+    let _ = opened.open_options(&TopicPartition::new("t", 0), TopicId::NONE, log, None);
+    drop(opened);
+    assert!(!is_marked(), "the log may have been appended to");
 }
 
 #[test]
@@ -412,6 +440,46 @@ fn low_space_parks_and_a_dead_shard_ends_the_job() {
         let error = running.job.await.unwrap().unwrap_err();
         assert!(matches!(error, JobError::ShardLost { shard: 0 }), "{error}");
         assert!(!dir.path().join(".kafka_cleanshutdown").exists());
+    });
+}
+
+/// Goal: a source may be away for as long as it likes. Method: its port is closed for twenty
+/// minutes of a clock that runs as fast as the job lets it, then opens again.
+#[test]
+fn a_source_that_is_away_for_twenty_minutes_is_waited_for() {
+    const AWAY: Duration = Duration::from_secs(20 * 60);
+    /// An address that no other test listens on while the port is closed.
+    const HOST: &str = "127.83.71.1";
+    run_within(AWAY + Duration::from_secs(60), async {
+        let dir = tempfile::tempdir().unwrap();
+        let topics = [("t", Topic::new(ID, 1, 5, 9))];
+        let source = Source::listen(HOST, 0, &topics);
+        let at = source.at.clone();
+        let mut running = Running::start(config(dir.path(), &source, &[])).await;
+        let (key, ..) = running.added().await;
+        running.shard.progress(key, 9, 9);
+
+        source.change(|world| world.is_down = true);
+        drop(source);
+        running.until(|status| status.source_trouble.is_some()).await;
+        tokio::time::pause();
+        let failing = |s: &Status| s.source_trouble.as_ref().map(|(_, since)| *since);
+        let status = running.until(|status| failing(status) >= Some(AWAY)).await;
+        tokio::time::resume();
+        let (why, _) = status.source_trouble.clone().unwrap();
+        assert!(why.contains(HOST) && why.contains("refused"), "{why}");
+        assert_eq!(status.partitions[0].state, PartitionState::Mirroring);
+        let told = status.events.iter().filter(|it| it.kind == EventKind::Source).count();
+        assert_eq!(told, 1, "told once, not at every attempt: {:?}", status.events);
+
+        // Were the waits not capped, the next attempt would be minutes away.
+        let source = Source::listen(HOST, at.port, &[("t", Topic::new(ID, 2, 5, 9))]);
+        let status = running.until(|status| status.source_trouble.is_none()).await;
+        assert_eq!(status.totals.failed, 0);
+        let (_, start, end) = running.added().await;
+        assert_eq!((start, end), (5, 5), "a partition that came meanwhile");
+        assert!(running.stop().await.clean);
+        drop(source);
     });
 }
 

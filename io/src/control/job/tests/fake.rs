@@ -61,6 +61,8 @@ pub(super) struct World {
     pub(super) topics: BTreeMap<&'static str, Topic>,
     /// Fetch version 11 is the newest: no word of divergence in Fetch answers.
     pub(super) is_old: bool,
+    /// Every connection ends at its next request.
+    pub(super) is_down: bool,
 }
 
 /// One broker that serves any number of connections.
@@ -73,11 +75,22 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn start(topics: &[(&'static str, Topic)]) -> Self {
+        Self::listen("127.0.0.1", 0, topics)
+    }
+
+    /// One at a given address; port 0 for any.
+    pub(super) fn listen(host: &str, port: u16, topics: &[(&'static str, Topic)]) -> Self {
         let topics = topics.iter().cloned().collect();
-        let world = Arc::new(Mutex::new(World { cluster: "source-1", topics, is_old: false }));
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let world = Arc::new(Mutex::new(World {
+            cluster: "source-1",
+            topics,
+            is_old: false,
+            is_down: false,
+        }));
+        let listener = TcpListener::bind((host, port)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let at = HostPort { host: Arc::from("127.0.0.1"), port };
+        let at = HostPort { host: Arc::from(host), port };
+        let here = at.clone();
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopping) = (Arc::clone(&world), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
@@ -85,8 +98,8 @@ impl Source {
                 if stopping.load(Ordering::Acquire) {
                     return;
                 }
-                let world = Arc::clone(&shared);
-                std::thread::spawn(move || serve(stream.unwrap(), port, &world));
+                let (here, world) = (here.clone(), Arc::clone(&shared));
+                std::thread::spawn(move || serve(stream.unwrap(), &here, &world));
             }
         });
         Self { at, world, stop, thread: Some(thread) }
@@ -101,20 +114,20 @@ impl Drop for Source {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         // Wakes the listener.
-        drop(TcpStream::connect(("127.0.0.1", self.at.port)));
+        drop(TcpStream::connect((&*self.at.host, self.at.port)));
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
     }
 }
 
-fn serve(stream: TcpStream, port: u16, world: &Mutex<World>) {
+fn serve(stream: TcpStream, here: &HostPort, world: &Mutex<World>) {
     let mut peer = Peer::new(stream);
     let was_old = world.lock().unwrap().is_old;
     while let Some(asked) = peer.read() {
         let world = world.lock().unwrap().clone();
         // An upgrade is a restart: connections end.
-        if world.is_old != was_old {
+        if world.is_old != was_old || world.is_down {
             return;
         }
         match asked.api {
@@ -123,7 +136,7 @@ fn serve(stream: TcpStream, port: u16, world: &Mutex<World>) {
                 peer.answer(asked, &versions(&old));
             }
             18 => peer.answer(asked, &modern()),
-            3 => peer.answer(asked, &metadata(&world, port)),
+            3 => peer.answer(asked, &metadata(&world, here)),
             2 => {
                 let is_earliest = peer.frame.windows(8).any(|b| b == (-2_i64).to_be_bytes());
                 peer.answer(asked, &offsets(&world, is_earliest));
@@ -139,11 +152,11 @@ fn name(topic: &'static str) -> TopicName {
     TopicName(StrBytes::from_static_str(topic))
 }
 
-fn metadata(world: &World, port: u16) -> MetadataResponse {
+fn metadata(world: &World, here: &HostPort) -> MetadataResponse {
     let broker = meta::MetadataResponseBroker::default()
         .with_node_id(1.into())
-        .with_host(StrBytes::from_static_str("127.0.0.1"))
-        .with_port(port.into());
+        .with_host(StrBytes::from_string(here.host.to_string()))
+        .with_port(here.port.into());
     let topics = world.topics.iter().map(|(&topic, facts)| {
         let partition = |index| {
             meta::MetadataResponsePartition::default()
