@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heliostat_tests::kafka::{KafkaVersion, or_skip};
 use heliostat_tests::scenarios::chance::Chance;
+use heliostat_tests::scenarios::damaged::{Damage, damaged_copy};
 use heliostat_tests::scenarios::disk_full::{Filling, disk_full};
 use heliostat_tests::scenarios::faults::{Faults, leaders_move_and_die};
 use heliostat_tests::scenarios::identity::{Size, identical};
@@ -100,5 +101,13 @@ fn what_retention_takes_before_it_is_copied_is_on_record() -> Result<()> {
     let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
     let _alone = alone();
     show(&retention_overtakes(&kafka, Kept::FEW)?);
+    Ok(())
+}
+
+#[test]
+fn a_killed_copy_whose_files_are_damaged_converges() -> Result<()> {
+    let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
+    let _alone = alone();
+    show(&damaged_copy(&kafka, Damage::FEW)?);
     Ok(())
 }

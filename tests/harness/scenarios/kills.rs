@@ -230,7 +230,8 @@ fn segments(dir: &Path) -> Result<Vec<std::path::PathBuf>> {
     if dir.is_dir() { Ok(files::segments(dir)?) } else { Ok(Vec::new()) }
 }
 
-fn whole_batches(log: &[u8]) -> usize {
+/// Where the whole, valid batches of a segment end.
+pub(crate) fn whole_batches(log: &[u8]) -> usize {
     let mut at = 0;
     while let Some(size) = log.get(at + 8..at + 12).and_then(|bytes| bytes.try_into().ok()) {
         let size = usize::try_from(u32::from_be_bytes(size)).unwrap_or(0);

@@ -4,12 +4,14 @@
 //! Each scenario is a function that ends with [`Figures`], or with the first thing that is not as
 //! it must be ([`ScenarioError`]). It starts its own cluster and leaves nothing behind.
 
+pub mod bad_input;
 pub mod chance;
 pub mod changes;
 pub mod child;
 pub mod compacted;
 pub mod compare;
 pub mod copy;
+pub mod damaged;
 pub mod disk_full;
 pub mod error;
 pub mod faults;

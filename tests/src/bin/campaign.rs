@@ -11,9 +11,11 @@ use std::time::Instant;
 
 use clap::Parser;
 use heliostat_tests::kafka::{Artifacts, KafkaVersion, require};
+use heliostat_tests::scenarios::bad_input::{bad_input, build};
 use heliostat_tests::scenarios::chance::Chance;
 use heliostat_tests::scenarios::changes::topics_change;
 use heliostat_tests::scenarios::compacted::compacted;
+use heliostat_tests::scenarios::damaged::{Damage, damaged_copy};
 use heliostat_tests::scenarios::disk_full::{Filling, disk_full};
 use heliostat_tests::scenarios::faults::{Faults, leaders_move_and_die};
 use heliostat_tests::scenarios::formats::mixed_formats;
@@ -79,7 +81,15 @@ fn retention_often(kafka: &Artifacts) -> Result<Figures> {
     retention_overtakes(kafka, Kept::MANY)
 }
 
-const LINES: [Line; 18] = {
+fn damaged_everywhere(kafka: &Artifacts) -> Result<Figures> {
+    damaged_copy(kafka, Damage::ALL)
+}
+
+fn input_wrong(_: &Artifacts) -> Result<Figures> {
+    bad_input(&build()?)
+}
+
+const LINES: [Line; 20] = {
     use KafkaVersion::{V2_1, V2_8, V3_9, V4};
     const BYTES: &str = "24 partitions, all codecs, idempotent and transactional producers during \
                          the copy: the copy's bytes and epochs are the leaders' own";
@@ -133,6 +143,20 @@ const LINES: [Line; 18] = {
             "time-based retention overtakes a copy that is stopped, and one that is too slow: the \
              ranges are on record, the rest is equal",
             retention_often,
+        ),
+        line(
+            "damaged-copy-4",
+            V4,
+            "a killed copy's files are damaged in ten ways, one at a time: the next start \
+             converges, and all its files are right",
+            damaged_everywhere,
+        ),
+        line(
+            "bad-input",
+            V4,
+            "wrong addresses, settings and directories: the program names what is wrong and what \
+             to do on one line, fails, and loses nothing",
+            input_wrong,
         ),
         line("unclean-4", V4, "a copied tail is lost by an unclean election", unclean_election),
         line(
