@@ -389,7 +389,7 @@ impl Shard {
         let all_down = connections.iter().all(|&it| self.connections[it].phase == Phase::Down);
         if is_front || all_down {
             if let Some(partition) = self.partition(member) {
-                partition.trouble = Some(Trouble::Connection(Arc::clone(reason)));
+                partition.is_held_up(Trouble::Connection(Arc::clone(reason)), now);
                 if all_down {
                     partition.climb.hold(now.after(retry_after));
                 }
