@@ -18,6 +18,7 @@ pub mod faults;
 pub mod figures;
 pub mod formats;
 pub mod identity;
+pub mod idle;
 pub mod kills;
 pub mod load;
 pub mod mount;

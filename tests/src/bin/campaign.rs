@@ -20,6 +20,7 @@ use heliostat_tests::scenarios::disk_full::{Filling, disk_full};
 use heliostat_tests::scenarios::faults::{Faults, leaders_move_and_die};
 use heliostat_tests::scenarios::formats::mixed_formats;
 use heliostat_tests::scenarios::identity::{Size, identical};
+use heliostat_tests::scenarios::idle::idle;
 use heliostat_tests::scenarios::kills::{Kills, killed_again_and_again};
 use heliostat_tests::scenarios::retention::{Kept, retention_overtakes};
 use heliostat_tests::scenarios::sizes::{large_batches, many_partitions};
@@ -89,7 +90,7 @@ fn input_wrong(_: &Artifacts) -> Result<Figures> {
     bad_input(&build()?)
 }
 
-const LINES: [Line; 20] = {
+const LINES: [Line; 21] = {
     use KafkaVersion::{V2_1, V2_8, V3_9, V4};
     const BYTES: &str = "24 partitions, all codecs, idempotent and transactional producers during \
                          the copy: the copy's bytes and epochs are the leaders' own";
@@ -178,6 +179,13 @@ const LINES: [Line; 20] = {
             large_batches,
         ),
         line("partitions-1000-4", V4, "one topic of 1,000 partitions", many_partitions),
+        line(
+            "idle-1000-4",
+            V4,
+            "1,000 idle partitions followed by an ordinary user with 8 MiB of lockable memory: \
+             under 0.2 % of a core",
+            idle,
+        ),
     ]
 };
 
