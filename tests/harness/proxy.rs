@@ -1,4 +1,4 @@
-//! A TCP proxy that misbehaves on command: delays, stalls, cuts, refuses.
+//! A TCP proxy that misbehaves on command: delays, stalls, cuts, refuses, and is far away.
 //!
 //! It stands between a client and a broker and touches no byte. Commands apply to
 //! what goes to the client (responses); requests pass as they come. A client that
@@ -7,11 +7,15 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 const CHUNK_BYTES: usize = 16 << 10;
+/// On a long path the proxy holds little itself: what the client does not take waits at the
+/// sender, as it would there.
+const HELD_BYTES: usize = 16 << 10;
 
 /// What happens once an allowance of response bytes is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,8 @@ struct Rules {
     refusing: bool,
     closing: bool,
     delay: Duration,
+    /// Round trip, and bytes that a connection may have in flight.
+    path: Option<(Duration, usize)>,
     /// Response bytes that may still pass, and what comes then.
     allowance: Option<(u64, Then)>,
     forwarded: u64,
@@ -95,6 +101,12 @@ impl Proxy {
     /// Every piece of a response waits so long before it goes on.
     pub fn delay(&self, delay: Duration) {
         self.shared.change(|rules| rules.delay = delay);
+    }
+
+    /// A long path: an answer takes `rtt` to begin, and each connection carries `window`
+    /// bytes a round trip. For connections made from now on.
+    pub fn path(&self, rtt: Duration, window: usize) {
+        self.shared.change(|rules| rules.path = Some((rtt, window)));
     }
 
     /// Nothing goes to clients from now on; connections stay.
@@ -175,23 +187,47 @@ fn forward(client: TcpStream, target: SocketAddr, shared: &Arc<Shared>) -> io::R
     let broker = TcpStream::connect(target)?;
     client.set_nodelay(true)?;
     broker.set_nodelay(true)?;
-    let (mut from_client, mut to_broker) = (client.try_clone()?, broker.try_clone()?);
+    let path = shared.rules().path;
+    if path.is_some() {
+        rustix::net::sockopt::set_socket_send_buffer_size(&client, HELD_BYTES)?;
+    }
+    let (from_client, to_broker) = (client.try_clone()?, broker.try_clone()?);
+    let asked = Arc::new(AtomicBool::new(false));
+    let asks = Arc::clone(&asked);
     let (from_broker, to_client) = (broker.try_clone()?, client.try_clone()?);
     shared.change(|rules| rules.connections.push((client, broker)));
     thread::Builder::new().name("proxy-requests".to_owned()).spawn(move || {
-        let _ = io::copy(&mut from_client, &mut to_broker);
+        let _ = requests(from_client, &to_broker, &asks);
         let _ = to_broker.shutdown(Shutdown::Write);
     })?;
     let shared = Arc::clone(shared);
     thread::Builder::new().name("proxy-responses".to_owned()).spawn(move || {
-        let _ = responses(from_broker, &to_client, &shared);
+        let _ = responses(from_broker, &to_client, &shared, path.map(|path| (path, &*asked)));
         let _ = to_client.shutdown(Shutdown::Both);
     })?;
     Ok(())
 }
 
-fn responses(mut broker: TcpStream, mut client: &TcpStream, shared: &Shared) -> io::Result<()> {
+fn requests(mut client: TcpStream, mut broker: &TcpStream, asked: &AtomicBool) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        let read = client.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        asked.store(true, Ordering::Release);
+        broker.write_all(buffer.get(..read).unwrap_or_default())?;
+    }
+}
+
+fn responses(
+    mut broker: TcpStream,
+    mut client: &TcpStream,
+    shared: &Shared,
+    path: Option<((Duration, usize), &AtomicBool)>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut in_flight = 0;
     loop {
         let read = broker.read(&mut buffer)?;
         let mut rest = buffer.get(..read).unwrap_or_default();
@@ -203,7 +239,16 @@ fn responses(mut broker: TcpStream, mut client: &TcpStream, shared: &Shared) -> 
             thread::sleep(delay);
         }
         while !rest.is_empty() {
-            let Some(allowed) = allow(shared, rest.len()) else { return Ok(()) };
+            let mut wanted = rest.len();
+            if let Some(((rtt, window), asked)) = path {
+                if asked.swap(false, Ordering::Acquire) || in_flight >= window {
+                    thread::sleep(rtt);
+                    in_flight = 0;
+                }
+                wanted = wanted.min(window - in_flight);
+            }
+            let Some(allowed) = allow(shared, wanted) else { return Ok(()) };
+            in_flight += allowed;
             let (now, later) = rest.split_at(allowed);
             client.write_all(now)?;
             rest = later;

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
+mod wan;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;

@@ -171,7 +171,7 @@ pub const KEYS: &[Key] = &[
         "mirror.partition.stripes.max",
         1,
         64,
-        "1",
+        "8",
         "further connections to each broker that fetch one large partition together, for each \
          shard; they are opened while they make it faster; 1 for none",
     ),

@@ -48,7 +48,7 @@ pub(super) fn render(status: &Status) -> String {
 type Sample = (&'static str, &'static str, u64);
 
 /// What only grows.
-fn counters(status: &Status) -> [Sample; 13] {
+fn counters(status: &Status) -> [Sample; 17] {
     let stats = &status.shards.stats;
     [
         ("appended_bytes_total", "Batch bytes below log end offsets", stats.append.bytes_appended),
@@ -74,6 +74,14 @@ fn counters(status: &Status) -> [Sample; 13] {
             "source_throttle_ms_total",
             "Milliseconds that the source asked for silence",
             stats.broker_throttle_ms,
+        ),
+        ("stripe_ranges_total", "Ranges asked for by stripes", stats.stripes.ranges),
+        ("stripe_holes_total", "Of these, what was missing before one", stats.stripes.holes),
+        ("stripe_ranges_lost_total", "Ranges that brought nothing", stats.stripes.lost),
+        (
+            "stripe_overlap_bytes_total",
+            "Record bytes that stripes brought twice",
+            stats.stripes.overlap_bytes,
         ),
         ("events_total", "Events of the job", status.events_seen),
     ]
