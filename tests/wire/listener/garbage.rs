@@ -1,6 +1,7 @@
 //! What is no Kafka client is shown the door, and harms nobody.
 
 use std::io::Write;
+use std::net::SocketAddr;
 
 use kafka_protocol::messages::ApiVersionsRequest;
 
@@ -60,7 +61,9 @@ fn connections_are_bounded() {
 
 #[test]
 fn stop_closes_connections_and_frees_the_port() {
-    let mut served = Served::new();
+    // An address of its own: a test beside this one may get the port that is free again.
+    let own = SocketAddr::from(([127, 0, 0, 62], 0));
+    let mut served = Served::with(|config| config.address = own);
     let mut idle = served.client();
     idle.call(3, &ApiVersionsRequest::default());
     let address = served.address();
