@@ -257,6 +257,36 @@ fn an_empty_last_segment_keeps_the_end() {
 }
 
 #[test]
+fn an_empty_segment_inside_the_one_before_it_goes() {
+    for recovered in [false, true] {
+        let mut case = Case::new();
+        let end = case.end();
+        let inside = name(end.plus(-2), Kind::Log);
+        case.disk.append_file(&inside, &[]);
+        case.options.recovery_point = if recovered { end } else { Offset::ZERO };
+        let (log, _) = case.open();
+        assert_eq!((log.log_end, log.sealed.len()), (end, 2));
+        assert_eq!(case.disk.contents(&inside), None);
+    }
+}
+
+#[test]
+fn an_overlap_below_the_recovery_point_is_damage() {
+    let mut case = Case::new();
+    let log = name(case.bases[0], Kind::Log);
+    case.disk.append_file(&log, &case.source.batches[BATCHES].bytes.clone());
+    case.disk.remove_file(&name(case.bases[0], Kind::Index));
+    case.options.recovery_point = case.end();
+    let before = case.disk.contents(&log).cloned();
+    let error = case.try_open().map(|(log, _)| log.log_end);
+    assert!(
+        matches!(error, Err(LogOpenError::Damaged { damage: Damage::Overlap { .. }, .. })),
+        "{error:?}"
+    );
+    assert_eq!(case.disk.contents(&log).cloned(), before);
+}
+
+#[test]
 fn a_log_start_inside_a_batch_or_above_the_end() {
     let mut case = Case::new();
     case.options.log_start = Some(Offset(2));

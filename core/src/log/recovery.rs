@@ -240,8 +240,7 @@ impl<'a> Opening<'a> {
     /// Checks what is trusted, scans what is not. There is a segment.
     fn tail(&mut self) -> Result<Tail, LogOpenError> {
         let last = self.layout.segments.len().saturating_sub(1);
-        // The segment of the last durable record: its own indexes are written later.
-        let untrusted = self.layout.floor(self.options.recovery_point.plus(-1)).unwrap_or(0);
+        let untrusted = self.first_untrusted();
         let cut_at = self.options.truncate_to.and_then(|to| self.layout.floor(to.plus(-1)));
         let mut first = if self.clean { None } else { Some(untrusted) };
         if let Some(cut_at) = cut_at {
@@ -261,6 +260,16 @@ impl<'a> Opening<'a> {
         // A last segment that is not as a clean stop leaves it refutes the marker.
         self.clean &= first.is_some();
         self.scan(first.unwrap_or(untrusted))
+    }
+
+    /// The segment of the last durable record: its own indexes are written later.
+    fn first_untrusted(&self) -> usize {
+        let mut index = self.layout.floor(self.options.recovery_point.plus(-1)).unwrap_or(0);
+        // Whether an empty one begins where the one before it ends, only that one can tell.
+        while index > 0 && self.layout.segments.get(index).is_some_and(|it| it.log_bytes == 0) {
+            index -= 1;
+        }
+        index
     }
 
     /// Verifies everything from segment `first` on and makes its side files anew.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::layout::SegmentFiles;
 use super::rebuild::{Rebuilt, rebuild};
-use super::report::LogOpenError;
+use super::report::{Damage, LogOpenError};
 use super::walk::{WalkStop, first_batch, walk};
 use super::{Opening, SIDE_FILE_BYTES_MAX};
 use crate::log::disk::LogPath;
@@ -71,8 +71,12 @@ impl Opening<'_> {
         let config = &self.options.config;
         let rebuilt = rebuild(self.store, &path, segment.base, config, None, &mut producers, None)?;
         self.report.bytes_scanned += rebuilt.walked.bytes;
-        if let Some(damage) = rebuilt.damage() {
-            let (position, offset) = (rebuilt.walked.end, rebuilt.next_offset);
+        let (position, offset) = (rebuilt.walked.end, rebuilt.next_offset);
+        // An empty file overlaps nothing.
+        let next = self.layout.segments.get(index + 1).filter(|next| next.log_bytes > 0);
+        let overlap = next.map(|next| next.base).filter(|next_base| *next_base < offset);
+        let overlap = overlap.map(|next_base| Damage::Overlap { end: offset, next_base });
+        if let Some(damage) = rebuilt.damage().or(overlap) {
             let recovery_point = self.options.recovery_point;
             return Err(LogOpenError::Damaged { path, position, offset, recovery_point, damage });
         }
