@@ -87,7 +87,7 @@ impl Case {
         }
         let mut before = MemoryStore::default();
         before.put(DIR, &name(0, Kind::Log), &log);
-        if !log2.is_empty() {
+        if !log2.is_empty() || flags & 32 != 0 {
             before.put(DIR, &name(SECOND, Kind::Log), &log2);
         }
         let other = match kind % 6 {
