@@ -16,7 +16,7 @@ mod source_args;
 mod survey;
 mod verify;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -29,8 +29,14 @@ const STATUS_FOUND: u8 = 1;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // What happens to a job is told by its command.
+    let told = "warn,heliostat_io::control=error";
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(told));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
     let outcome = match cli.command {
         Command::DumpLog(args) => dump_log::run(&args),
         Command::Demo(args) => demo::run(&args),

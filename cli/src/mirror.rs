@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::check::source_facts;
 use crate::failure::Failure;
-use crate::output::{Meter, rate, say, size, span};
+use crate::output::{Meter, approximate, counted, rate, say, size, span};
 use crate::run_job::{Finished, run_job};
 use crate::shards::default_shards;
 use crate::source_args::{SourceArgs, SourceSettings};
@@ -84,6 +84,7 @@ pub(crate) fn run(args: &MirrorArgs) -> Result<bool, Failure> {
         settings.mirror.throttled_rate = Some(limit);
         settings.mirror.throttled = ThrottledPartitions::All;
     }
+    let named: Vec<String> = selector.literal_names().map(str::to_owned).collect();
     let config = JobConfig {
         log_dir: args.to.clone(),
         mirror: settings.mirror,
@@ -108,12 +109,32 @@ pub(crate) fn run(args: &MirrorArgs) -> Result<bool, Failure> {
     let finished = run_job(config, args.metrics, &notes, &mut show);
     meter.done();
     let finished = finished?;
+    let missing = not_there(&finished.report.status, named);
     if args.json {
-        say(summary_json(&finished, &args.to).to_string())?;
+        let mut out = summary_json(&finished, &args.to);
+        if let Value::Object(fields) = &mut out {
+            fields.insert("topicsNotThere".to_owned(), json!(missing));
+        }
+        say(out.to_string())?;
     } else {
         summary(&finished, &args.to)?;
+        for topic in missing {
+            say(format!("not copied: {topic}: not there, or not shown to this client"))?;
+        }
     }
     Ok(is_success(&finished))
+}
+
+/// Topics of these names that the source has not shown; none if it never answered.
+fn not_there(status: &Status, mut named: Vec<String>) -> Vec<String> {
+    if status.partitions.is_empty() {
+        return Vec::new();
+    }
+    named.retain(|name| {
+        !status.partitions.iter().any(|partition| *partition.partition.topic == **name)
+            && !status.refused.iter().any(|(topic, _)| **topic == **name)
+    });
+    named
 }
 
 /// Reads a rate such as `50M`.
@@ -151,6 +172,9 @@ pub(crate) fn show_status(meter: &mut Meter, status: &Status) {
         size(totals.lag_bytes),
         span(totals.lag),
     );
+    if totals.failed > 0 {
+        let _ = write!(text, ", {} FAILED", totals.failed);
+    }
     if status.phase == JobPhase::Copying
         && let Some(eta) = totals.eta()
     {
@@ -175,18 +199,21 @@ fn summary(finished: &Finished, dir: &Path) -> Result<(), Failure> {
     let status = &finished.report.status;
     let totals = &status.totals;
     say(format!(
-        "{}: {} in {} partitions copied in {} ({}), {} now behind by {} records; {}",
+        "{}: {} in {} copied in {} ({}), {}; {}",
         match finished.report.ended {
+            Ended::CaughtUp if totals.failed > 0 => "copied what could be copied",
             Ended::CaughtUp => "caught up",
             Ended::Stopped => "stopped",
             Ended::Aborted => "ABORTED",
         },
         size(totals.bytes_appended),
-        totals.partitions,
+        counted(totals.partitions, "partition"),
         span(status.elapsed),
         rate(totals.bytes_appended, status.elapsed),
-        totals.partitions.saturating_sub(totals.caught_up),
-        totals.lag_records,
+        match totals.partitions.saturating_sub(totals.caught_up) {
+            0 => "none behind".to_owned(),
+            behind => format!("{behind} behind by {} records", totals.lag_records),
+        },
         if finished.report.clean { "clean stop" } else { "the next start recovers" },
     ))?;
     for (topic, why) in &status.refused {
@@ -277,7 +304,15 @@ fn summary_json(finished: &Finished, dir: &Path) -> Value {
     let mut out = progress_json(status);
     if let Value::Object(fields) = &mut out {
         fields.insert("type".to_owned(), json!("summary"));
-        let ended = format!("{:?}", finished.report.ended).to_lowercase();
+        let ended = match finished.report.ended {
+            Ended::CaughtUp => "caughtUp",
+            Ended::Stopped => "stopped",
+            Ended::Aborted => "aborted",
+        };
+        // Of the whole run; that of a moment has ended with it.
+        let per_second =
+            approximate(status.totals.bytes_appended) / status.elapsed.as_secs_f64().max(1e-3);
+        fields.insert("bytesPerSecond".to_owned(), json!(per_second.round()));
         fields.insert("ended".to_owned(), json!(ended));
         fields.insert("clean".to_owned(), json!(finished.report.clean));
         fields.insert("success".to_owned(), json!(is_success(finished)));

@@ -37,6 +37,11 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
+/// A number of things.
+pub(crate) fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A rate.
 pub(crate) fn rate(bytes: u64, time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -88,7 +93,7 @@ impl Meter {
             bar.set_message(text.to_owned());
         } else if Instant::now() >= self.next_line {
             self.next_line = Instant::now() + LINE_EVERY;
-            let percent = done.saturating_mul(100).checked_div(all).unwrap_or(0).min(100);
+            let percent = done.saturating_mul(100).checked_div(all).unwrap_or(100).min(100);
             // Progress is a courtesy; nothing depends on it.
             let _ = writeln!(io::stderr(), "{}: {percent} % {text}", self.name);
         }

@@ -1,16 +1,18 @@
 //! A mirror job with its shards, until it ends: for `mirror` and `demo`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use heliostat_core::log::cx::AppendMode;
 use heliostat_io::control::metrics_http::MetricsServer;
 use heliostat_io::control::{
-    Ended, EventKind, Job, JobConfig, JobReport, ShardFleet, Status, cancel_on_signals,
-    spawn_shards,
+    Ended, EventKind, Job, JobConfig, JobReport, ShardFleet, Status, StopSignals,
+    cancel_on_signals, spawn_shards,
 };
 use heliostat_io::preflight::usable_cpus;
 
 use crate::failure::Failure;
-use crate::output::{Notes, size};
+use crate::output::{Notes, counted, size};
 
 /// A job that has ended.
 #[derive(Debug)]
@@ -59,15 +61,31 @@ async fn run(
         let (shards, ends) =
             spawn_shards(&config.log_dir, &config.mirror, config.shards, first_cpu)?;
         notes.note(&format!(
-            "{} shards with {} of buffers each, appends: {:?}",
-            config.shards,
+            "{} with {} of buffers each; appends are {}",
+            counted(config.shards, "shard"),
             size(config.mirror.shard_memory_bytes),
-            shards.mode
+            match shards.mode {
+                AppendMode::Buffered => "buffered".to_owned(),
+                AppendMode::Direct { block_bytes } => format!("direct, in blocks of {block_bytes}"),
+                AppendMode::Auto { block_bytes } => {
+                    format!("direct for large answers, in blocks of {block_bytes}, else buffered")
+                }
+            }
         ));
         *fleet = Some(shards);
         Ok(ends)
     };
-    let started = Job::start(config, spawn).await;
+    let signals = StopSignals::catch();
+    let mut signals = signals.map_err(|error| Failure::from_error("signals", error))?;
+    // A source that hangs holds up the start for as long as a request may take.
+    let started = tokio::select! {
+        started = Job::start(config, spawn) => started,
+        () = signals.next() => {
+            notes.note("stopped before the source had answered");
+            let status = Arc::default();
+            return Ok(JobReport { ended: Ended::Stopped, clean: true, status });
+        }
+    };
     let (job, handle) = started.map_err(|error| Failure::from_error("mirror", error))?;
     tokio::spawn(cancel_on_signals(handle.cancel_handle()));
     if let Some(server) = server {

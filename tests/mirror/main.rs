@@ -21,6 +21,8 @@ fn one_shot_copies_everything_and_a_second_one_nothing() {
     let topics = generate(&world.catalog, &spec, &mut |_| {}).unwrap();
     let report = world.copy("demo.*", &[]);
     assert_eq!((report.ended, report.clean), (Ended::CaughtUp, true));
+    let totals = report.status.totals;
+    assert_eq!((totals.caught_up, totals.failed), (totals.partitions, 0));
     for topic in &topics {
         for partition in &topic.partitions {
             world.assert_equal(&partition.id().to_string());

@@ -1,6 +1,6 @@
 //! Stopping a job: once for a clean stop, twice to give that up.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 /// How much of a stop was asked for.
@@ -63,13 +63,35 @@ impl CancelWatch {
 /// # Errors
 /// If the signals cannot be caught.
 pub async fn cancel_on_signals(handle: CancelHandle) -> std::io::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut signals = StopSignals::catch()?;
     loop {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        signals.next().await;
         handle.cancel();
+    }
+}
+
+/// SIGINT and SIGTERM, caught from here on.
+#[derive(Debug)]
+pub struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If the signals cannot be caught.
+    pub fn catch() -> std::io::Result<Self> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits for the next one. May be cancelled.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }

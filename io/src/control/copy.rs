@@ -256,7 +256,7 @@ impl Copy {
 }
 
 /// `records` of `bytes_per_record`, rounded down.
-fn estimate(records: u64, bytes_per_record: f64) -> u64 {
+pub(super) fn estimate(records: u64, bytes_per_record: f64) -> u64 {
     // Whole thousandths of a byte are near enough.
     let thousandths = Duration::try_from_secs_f64(bytes_per_record.max(0.0))
         .map_or(0, |scaled| scaled.as_millis());

@@ -235,6 +235,9 @@ struct Due {
 struct SourceHealth {
     backoff: Backoff,
     trouble: Option<Arc<str>>,
+    /// When the first question was put that failed: a source that hangs has failed since then.
+    failing_since: Option<Tick>,
+    asked_at: Tick,
     refreshing: bool,
     refreshed_at: Tick,
     refreshes: u64,
@@ -339,6 +342,8 @@ impl Job {
         let health = SourceHealth {
             backoff: Backoff::new(reconnect(&config.mirror)),
             trouble: None,
+            failing_since: None,
+            asked_at: Tick::ZERO,
             refreshing: false,
             refreshed_at: Tick::ZERO,
             refreshes: 0,
@@ -455,6 +460,7 @@ impl Job {
         let now = self.now();
         if now >= self.due.refresh && !self.health.refreshing {
             self.health.refreshing = self.source.ask(Question::Metadata).is_ok();
+            self.health.asked_at = now;
             self.due.refresh = now.after(self.config.mirror.metadata_refresh);
         }
         if now >= self.due.space {

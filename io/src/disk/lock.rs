@@ -27,7 +27,7 @@ static HELD: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 pub enum LockError {
     /// Another process has it.
     #[error(
-        "log dir {dir} is in use by {}: stop it, or name another directory in log.dirs",
+        "log dir {dir} is in use by {}: stop it, or name another directory",
         holder(*.pid)
     )]
     Held {
@@ -37,7 +37,7 @@ pub enum LockError {
         pid: Option<u32>,
     },
     /// This process has it.
-    #[error("log dir {dir} is in use by this process: log.dirs names it twice")]
+    #[error("log dir {dir} is in use by this process: it is named twice")]
     HeldHere {
         /// The log dir.
         dir: PathBuf,

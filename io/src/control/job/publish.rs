@@ -5,8 +5,10 @@ use std::sync::Arc;
 use heliostat_core::log::gaps::GapKind;
 use heliostat_core::types::Offset;
 
-use super::super::copy::Copy;
-use super::super::status::{JobPhase, PartitionState, PartitionStatus, Status, Totals};
+use super::super::copy::{Copy, estimate};
+use super::super::status::{
+    JobPhase, PartitionState, PartitionStatus, Status, Totals, approximate,
+};
 use super::{Job, refusals};
 use crate::shard::snapshot::ShardSnapshot;
 
@@ -18,6 +20,7 @@ impl Job {
         }
         let mut partitions: Vec<PartitionStatus> =
             self.copies.values().map(|copy: &Copy| copy.status(now)).collect();
+        estimate_lag_bytes(&mut partitions);
         partitions.sort_by(|a, b| a.partition.cmp(&b.partition));
         let mut shards = ShardSnapshot::default();
         for port in &mut self.shards {
@@ -29,7 +32,7 @@ impl Job {
         let gaps = self.log_dir.gaps();
         let truncations = gaps.iter().filter(|gap| gap.kind == GapKind::Truncation).count();
         let totals = Totals { gaps: gaps.len() - truncations, truncations, ..totals(&partitions) };
-        let failing = self.health.backoff.failing_since().map(|since| now.since(since));
+        let failing = self.health.failing_since.map(|since| now.since(since));
         let status = Status {
             phase: self.phase,
             source_cluster: self.log_dir.source_cluster().map(Arc::from),
@@ -53,13 +56,24 @@ impl Job {
     }
 }
 
+/// What is missing of logs that nothing is known of, by the size of the others' records.
+fn estimate_lag_bytes(partitions: &mut [PartitionStatus]) {
+    let records = |p: &PartitionStatus| p.log_end.records_since(p.log_start);
+    let known: u64 = partitions.iter().filter(|p| p.size_bytes > 0).map(records).sum();
+    let bytes: u64 = partitions.iter().map(|p| p.size_bytes).sum();
+    let each = approximate(bytes) / approximate(known.max(1));
+    for partition in partitions.iter_mut().filter(|p| p.size_bytes == 0) {
+        partition.lag_bytes = estimate(partition.lag_records, each);
+    }
+}
+
 fn totals(partitions: &[PartitionStatus]) -> Totals {
     let mut totals = Totals { partitions: partitions.len(), ..Totals::default() };
     for partition in partitions {
         let is_failed = partition.state == PartitionState::Failed;
-        let is_caught_up = partition.source_high_watermark >= Offset::ZERO
-            && partition.lag_records == 0
-            && partition.state == PartitionState::Mirroring;
+        let is_known =
+            partition.target.is_some() || partition.source_high_watermark >= Offset::ZERO;
+        let is_caught_up = is_known && partition.lag_records == 0 && !is_failed;
         totals.failed += usize::from(is_failed);
         totals.caught_up += usize::from(is_caught_up);
         totals.lag_records += partition.lag_records;

@@ -139,6 +139,7 @@ impl Job {
 
     pub(super) fn source_failed(&mut self, error: &SourceError) {
         let now = self.now();
+        self.health.failing_since.get_or_insert(self.health.asked_at);
         if self.health.trouble.is_none() {
             self.event(EventKind::Source, None, &format!("{error}; tried again for ever"));
         }
@@ -156,6 +157,7 @@ impl Job {
     fn take_metadata(&mut self, metadata: &Metadata) {
         if self.health.trouble.take().is_some() {
             self.health.backoff.succeeded();
+            self.health.failing_since = None;
             self.event(EventKind::Source, None, "the source answers again");
         }
         let known = self.log_dir.source_cluster().map(str::to_owned);
@@ -349,6 +351,7 @@ impl Job {
         match want {
             Want::Begin => {
                 copy.target.get_or_insert(latest);
+                copy.lag.observe(now, latest, copy.ends.log_end);
                 copy.backoff.succeeded();
                 copy.trouble = None;
                 let how = if self.log_dir.has_partition(at) {
