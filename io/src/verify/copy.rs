@@ -93,7 +93,7 @@ pub(super) struct CopyReader {
     segments: std::vec::IntoIter<CopySegment>,
     open: Option<Open>,
     current: Option<BatchMeta>,
-    /// Nobody else can cut the files.
+    /// Nobody else writes or cuts the files.
     may_map: bool,
     /// An unfinished end is that of a crash, or of a writer at work.
     may_be_torn: bool,
@@ -164,6 +164,23 @@ enum Checked {
     Unfinished(u64),
 }
 
+/// Fewer bytes than `len` where the file ends before.
+fn read_up_to(file: &File, len: usize, position: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let mut filled = 0_usize;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let at = position.saturating_add(u64::try_from(filled).unwrap_or(u64::MAX));
+        match file.read_at(rest, at) {
+            Ok(0) => break,
+            Ok(read) => filled = filled.saturating_add(read),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
 fn unreadable(path: &Path, source: io::Error) -> CopyFault {
     CopyFault::Error(VerifyError::Read { path: path.to_path_buf(), source })
 }
@@ -200,10 +217,23 @@ impl Open {
         let chunk = if may_map {
             Window::open(&self.file, self.position, len).map(Chunk::Mapped)
         } else {
-            let mut bytes = vec![0; len];
-            self.file.read_exact_at(&mut bytes, self.position).map(|()| Chunk::Read(bytes))
+            read_up_to(&self.file, len, self.position).map(Chunk::Read)
         };
         self.chunk = chunk.map_err(|error| unreadable(&self.segment.path, error))?;
+        self.chunk_at = self.position;
+        let read = u64::try_from(self.chunk.bytes().len()).unwrap_or(u64::MAX);
+        if self.chunk.bytes().len() < len {
+            // The writer has cut the file since: a finished segment loses its zeros.
+            self.segment.len = self.position.saturating_add(read);
+        }
+        Ok(())
+    }
+
+    /// Makes the next load read the file as it is then: a writer may have gone on.
+    fn forget(&mut self) -> Result<(), CopyFault> {
+        let metadata = self.file.metadata();
+        self.segment.len = metadata.map_err(|error| unreadable(&self.segment.path, error))?.len();
+        self.chunk = Chunk::Read(Vec::new());
         self.chunk_at = self.position;
         Ok(())
     }
@@ -221,7 +251,21 @@ impl Open {
         rest.get(..size).unwrap_or(rest)
     }
 
+    /// Of a copy that is being written, only bytes that were read just now say that a
+    /// batch is not there.
     fn check(&mut self, may_map: bool, may_be_torn: bool) -> Result<Checked, CopyFault> {
+        match self.judge(may_map, may_be_torn) {
+            Ok(Checked::Zeros | Checked::Unfinished(_)) | Err(CopyFault::Corrupt { .. })
+                if !may_map =>
+            {
+                self.forget()?;
+                self.judge(may_map, may_be_torn)
+            }
+            checked => checked,
+        }
+    }
+
+    fn judge(&mut self, may_map: bool, may_be_torn: bool) -> Result<Checked, CopyFault> {
         self.load(HEAD_BYTES, may_map)?;
         let (size, left) = (self.size(), self.left());
         if size <= left {
@@ -273,3 +317,6 @@ impl Open {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;

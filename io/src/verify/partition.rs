@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use heliostat_core::log::gaps::{GapKind, GapRecord};
 use heliostat_core::protocol::TopicIdentity;
 use heliostat_core::records::{BatchMeta, RecordError};
 use heliostat_core::types::{Offset, TopicPartition};
+use tokio::time::sleep;
 
 use super::VerifyError;
 use super::compare::{Batch, Verdict, byte_difference, compare, first_offset, unreadable};
@@ -18,6 +20,11 @@ use super::source::{Source, SourceReader};
 const WARNINGS_MAX: usize = 10;
 /// Ranges beyond this number are added to the last one.
 const RANGES_MAX: usize = 10_000;
+
+/// How often what is no batch is read again, of a copy that is being written.
+const WAITS_MAX: u32 = 20;
+/// Time between two such reads.
+const WAIT: Duration = Duration::from_millis(100);
 
 /// What is to be compared.
 #[derive(Debug)]
@@ -50,6 +57,8 @@ impl Taken {
 struct Walk<'a> {
     job: &'a Job,
     copy: CopyReader,
+    /// Whether the copy has no batch, as far as is known.
+    is_empty: bool,
     source: SourceReader<'a>,
     report: PartitionReport,
     unreadable: usize,
@@ -104,7 +113,7 @@ pub(super) async fn verify_partition(
     let from = copy_start.max(source_start);
     let topic = job.topic.clone();
     let source = SourceReader::new(source, topic, job.index, from, bounds);
-    let mut walk = Walk { job, copy, source, report, unreadable: 0, done };
+    let mut walk = Walk { job, copy, is_empty: true, source, report, unreadable: 0, done };
     let stopped = walk.run(source_start).await;
     walk.finish(stopped)
 }
@@ -120,6 +129,7 @@ impl Walk<'_> {
         }
         while let Some(copied) = self.copy_batch().await? {
             self.report.copy_end = copied.next_offset();
+            self.is_empty = false;
             if copied.next_offset() <= self.source.log_start.max(copy_start) {
                 let is_trimmed = copied.next_offset() <= self.source.log_start;
                 self.pass_unseen(&copied, is_trimmed);
@@ -143,12 +153,20 @@ impl Walk<'_> {
     /// The next batch of the copy. A corrupt one is compared with the source's, to say
     /// what it should be.
     async fn copy_batch(&mut self) -> Result<Option<BatchMeta>, Stop> {
-        let (path, position, error) = match self.copy.current() {
-            Ok(batch) => return Ok(batch),
-            Err(CopyFault::Error(error)) => return Err(error.into()),
-            Err(CopyFault::Corrupt { path, position, error }) => (path, position, error),
-        };
-        Err(self.corrupt(path, position, error).await.into())
+        let mut waits = if self.job.may_map { 0 } else { WAITS_MAX };
+        loop {
+            let (path, position, error) = match self.copy.current() {
+                Ok(batch) => return Ok(batch),
+                Err(CopyFault::Error(error)) => return Err(error.into()),
+                Err(CopyFault::Corrupt { path, position, error }) => (path, position, error),
+            };
+            // Writes to a file end in any order: what is before the last one may come yet.
+            if waits == 0 {
+                return Err(self.corrupt(path, position, error).await.into());
+            }
+            waits -= 1;
+            sleep(WAIT).await;
+        }
     }
 
     async fn corrupt(&mut self, path: PathBuf, position: u64, error: RecordError) -> Difference {
@@ -156,8 +174,10 @@ impl Walk<'_> {
         // What is broken may be the offset, so the end of what is sound counts.
         let sent = self.source.current().await.ok().flatten();
         let offset = sent.map_or(self.report.copy_end, |sent| sent.base_offset);
+        let first = if self.job.may_map { "" } else { "stop the mirror, " };
         let meaning = format!(
-            "the copy is corrupt: {error}; remove the partition's directory and mirror it again"
+            "the copy is corrupt: {error}; {first}remove the partition's directory and mirror it \
+             again"
         );
         match sent {
             Some(_) if !self.source.bytes().is_empty() => {
@@ -328,10 +348,21 @@ impl Walk<'_> {
         let torn = self.copy.tail().unfinished_bytes;
         if torn > 0 {
             let end = self.report.copy_end;
-            self.report.warnings.push(format!(
-                "{torn} bytes behind offset {end} are no whole batch yet; the next start completes \
-                 or cuts them"
-            ));
+            self.report.warnings.push(if self.job.may_map {
+                format!(
+                    "{torn} bytes behind offset {end} are no whole batch yet; the next start \
+                     completes or cuts them"
+                )
+            } else {
+                format!(
+                    "what is behind offset {end} is still being written; run verify again to \
+                     compare it"
+                )
+            });
+        }
+        if let Some(last) = self.job.segments.last().filter(|_| self.is_empty) {
+            // Everything before was trimmed.
+            self.report.copy_end = self.report.copy_end.max(last.base_offset);
         }
         self.report.source_end = self.report.source_end.max(self.source.high_watermark);
         self.report.source_start = self.report.source_start.max(self.source.log_start);

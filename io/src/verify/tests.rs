@@ -72,6 +72,11 @@ impl World {
     }
 
     fn verify(&self) -> PartitionReport {
+        self.verify_and(&mut || ())
+    }
+
+    /// Calls `tick` at each progress.
+    fn verify_and(&self, tick: &mut dyn FnMut()) -> PartitionReport {
         let address = self.listener.address();
         let host = HostPort { host: address.ip().to_string().into(), port: address.port() };
         let options = VerifyOptions {
@@ -81,7 +86,11 @@ impl World {
             check_content: true,
         };
         let mut seen = Progress::default();
-        let report = verify(&options, &mut |progress| seen = progress.clone()).unwrap();
+        let report = verify(&options, &mut |progress| {
+            seen = progress.clone();
+            tick();
+        });
+        let report = report.unwrap();
         assert_eq!((seen.partitions_done, seen.partitions), (1, 1));
         report.partitions[0].clone()
     }
@@ -233,4 +242,33 @@ fn another_clusters_copy_is_refused() {
     assert!(matches!(error, VerifyError::OtherCluster { .. }), "{error}");
     let none = VerifyOptions { topics: Some(TopicSelector::new("u", "").unwrap()), ..options };
     assert!(matches!(verify(&none, &mut |_| ()), Err(VerifyError::Nothing { .. })));
+}
+
+#[test]
+fn a_copy_that_is_being_written_is_not_called_corrupt() {
+    let world = World::new("delete", &four(), &four());
+    let _mirror = LogDirLock::acquire(&world.copy).unwrap();
+    let file = fs::File::options().write(true).open(world.copy.join(LOG)).unwrap();
+    let third = four()[2].clone();
+    let at = u64::try_from(third.len() * 2).unwrap();
+    // The fourth batch is on disk before the third.
+    file.write_all_at(&vec![0; third.len()], at).unwrap();
+    let mut ticks = 0;
+    let report = world.verify_and(&mut || {
+        ticks += 1;
+        if ticks == 2 {
+            file.write_all_at(&third, at).unwrap();
+        }
+    });
+    assert_eq!((&report.outcome, report.copy_end), (&Outcome::Equal, Offset(40)));
+}
+
+#[test]
+fn damage_is_found_while_a_mirror_runs() {
+    let world = World::new("delete", &four(), &four());
+    let _mirror = LogDirLock::acquire(&world.copy).unwrap();
+    world.flip(u64::try_from(four()[0].len() + 100).unwrap());
+    let report = world.verify();
+    assert_eq!(found(&report).offset, Some(Offset(10)));
+    assert!(found(&report).meaning.contains("stop the mirror"), "{report:?}");
 }
