@@ -20,8 +20,15 @@ use crate::source_args::SourceArgs;
 /// Ranges that are listed of one partition; the rest is counted.
 const RANGES_SHOWN: usize = 20;
 
+const AFTER_HELP: &str = "\
+The .log files are compared byte for byte: offsets, leader epochs, batches. Indexes are not;
+`heliostat dump-log --index-sanity-check` checks them. Of a range of offsets that is printed, the
+end is exclusive. A log that ends below its recovery point, or is not there any more, counts as
+different. A mirror may be running.";
+
 /// Arguments of `verify`.
 #[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     source: SourceArgs,
@@ -98,10 +105,15 @@ pub(crate) fn summary(report: &Report, time: Duration) -> String {
     };
     let bytes = report.partitions.iter().map(|partition| partition.bytes).sum();
     let batches: u64 = report.partitions.iter().map(|partition| partition.batches).sum();
+    let behind: u64 = report.partitions.iter().filter_map(known_behind).sum();
+    let behind = match behind {
+        0 => String::new(),
+        behind => format!("; {behind} records behind the source"),
+    };
     let different = count(|outcome| matches!(outcome, Outcome::Different(_)));
     format!(
         "{}: {} partitions: {} equal, {} superseded, {different} different; {batches} batches, {} \
-         compared in {} ({})",
+         compared in {} ({}){behind}",
         if different == 0 { "verified" } else { "NOT IDENTICAL" },
         report.partitions.len(),
         count(|outcome| *outcome == Outcome::Equal),
@@ -120,14 +132,23 @@ fn word(outcome: &Outcome) -> &'static str {
     }
 }
 
+/// How far behind the copy is; `None` where a difference ended the walk, and the rest was not
+/// read.
+fn known_behind(report: &PartitionReport) -> Option<u64> {
+    (!matches!(report.outcome, Outcome::Different(_))).then(|| report.behind())
+}
+
 /// A line for the partition, and one for each thing worth knowing of it.
 pub(crate) fn describe(report: &PartitionReport) -> String {
     let (name, word) = (report.partition.to_string(), word(&report.outcome));
     let (start, end) = (report.copy_start, report.copy_end);
-    let mut out = format!("{name:32} {word:10} offsets {start} to {end}, {}", size(report.bytes));
-    // Where a difference ended the walk, the rest was not read.
-    if report.behind() > 0 && !matches!(report.outcome, Outcome::Different(_)) {
-        let _ = write!(out, ", {} records behind the source", report.behind());
+    let mut out = format!("{name:32} {word:10}");
+    // Where the topic is another one, nothing was read.
+    if report.copy_end.0 >= 0 {
+        let _ = write!(out, " offsets {start} to {end}, {}", size(report.bytes));
+    }
+    if let Some(behind) = known_behind(report).filter(|behind| *behind > 0) {
+        let _ = write!(out, ", {behind} records behind the source");
     }
     out.push('\n');
     if let Outcome::Different(found) = &report.outcome {
@@ -231,7 +252,7 @@ fn partition_json(report: &PartitionReport) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use heliostat_core::types::Offset;
+    use heliostat_core::types::{Offset, TopicPartition};
 
     use super::*;
 
@@ -249,5 +270,42 @@ mod tests {
             difference(&found),
             "first difference at offset 7: value: copy 0x01, source 0x00 (/x/0.log at byte 99); why"
         );
+    }
+
+    fn report(outcome: Outcome, copy_end: i64, source_end: i64) -> PartitionReport {
+        PartitionReport {
+            partition: TopicPartition::new("t", 0),
+            outcome,
+            copy_start: Offset(copy_end.min(0)),
+            copy_end: Offset(copy_end),
+            source_start: Offset(source_end.min(0)),
+            source_end: Offset(source_end),
+            batches: 0,
+            bytes: 0,
+            superseded: Vec::new(),
+            warnings: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_summary_says_how_far_behind_the_copy_is() {
+        let partitions = vec![report(Outcome::Equal, 30, 40), report(Outcome::Superseded, 30, 35)];
+        let text = summary(&Report { partitions }, Duration::from_secs(1));
+        assert!(text.ends_with("; 15 records behind the source"), "{text}");
+        let partitions = vec![report(Outcome::Equal, 40, 40)];
+        let text = summary(&Report { partitions }, Duration::from_secs(1));
+        assert!(!text.contains("behind"), "{text}");
+    }
+
+    #[test]
+    fn a_partition_that_was_not_read_has_no_offsets() {
+        let other = Outcome::Different(Box::new(Difference {
+            field: "topic ID".to_owned(),
+            ..Difference::default()
+        }));
+        let text = describe(&report(other, -1, -1));
+        assert!(text.contains("topic ID") && !text.contains("-1"), "{text}");
+        assert!(describe(&report(Outcome::Equal, 40, 40)).contains("offsets 0 to 40,"));
     }
 }

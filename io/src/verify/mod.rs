@@ -7,6 +7,7 @@
 mod compare;
 mod copy;
 mod partition;
+mod recovery_point;
 mod report;
 mod source;
 
@@ -35,6 +36,7 @@ pub use report::{Difference, Outcome, PartitionReport, Progress, Report, Superse
 use crate::disk::LogDirLock;
 use crate::source_client::{ClientConfig, SourceClient, SourceError};
 use partition::{Job, verify_partition};
+use recovery_point::RecoveryPoints;
 use source::Source;
 
 /// Key of `meta.properties` that says whose copy it is.
@@ -153,7 +155,12 @@ async fn verify_all(
     config.response_bytes_max = RESPONSE_BYTES_MAX;
     // Held while files are mapped. Without it a mirror is at work, and they are read.
     let lock = LogDirLock::acquire(&options.dir).ok();
+    let mut points = RecoveryPoints::read(options)?;
     let found = partitions_of(options)?;
+    if found.is_empty() && points.is_empty() {
+        let (dir, is_filtered) = (options.dir.clone(), options.topics.is_some());
+        return Err(VerifyError::Nothing { dir, is_filtered });
+    }
     let mut report = Report::default();
     let jobs = plan(options, &config, found, lock.is_some(), &mut report).await?;
 
@@ -182,6 +189,11 @@ async fn verify_all(
     }
     counters.fill(&mut seen);
     progress(&seen);
+    if lock.is_none() {
+        points = points.and(&RecoveryPoints::read(options)?);
+    }
+    report.partitions.iter_mut().for_each(|partition| points.hold(partition));
+    report.partitions.extend(points.lost(&options.dir));
     report.partitions.sort_by(|a, b| a.partition.cmp(&b.partition));
     Ok(report)
 }
@@ -235,10 +247,7 @@ fn partitions_of(options: &VerifyOptions) -> Result<Vec<Found>, VerifyError> {
         let name = entry.file_name();
         let partition = name.to_str().and_then(TopicPartition::from_dir_name);
         let Some(partition) = partition.filter(|_| entry.path().is_dir()) else { continue };
-        // What a directory of the copy holds was selected once already.
-        let is_wanted =
-            |topics: &TopicSelector| topics.decide(&partition.topic, false).is_selected();
-        if !options.topics.as_ref().is_none_or(is_wanted) {
+        if !is_wanted(options, &partition) {
             continue;
         }
         let dir = entry.path();
@@ -251,11 +260,13 @@ fn partitions_of(options: &VerifyOptions) -> Result<Vec<Found>, VerifyError> {
         found.push(Found { partition, dir, topic_id });
     }
     found.sort_by(|a, b| a.partition.cmp(&b.partition));
-    if found.is_empty() {
-        let (dir, is_filtered) = (options.dir.clone(), options.topics.is_some());
-        return Err(VerifyError::Nothing { dir, is_filtered });
-    }
     Ok(found)
+}
+
+/// What a directory of the copy holds was selected once already.
+fn is_wanted(options: &VerifyOptions, partition: &TopicPartition) -> bool {
+    let is_selected = |topics: &TopicSelector| topics.decide(&partition.topic, false).is_selected();
+    options.topics.as_ref().is_none_or(is_selected)
 }
 
 fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, VerifyError> {
@@ -320,7 +331,7 @@ async fn plan(
         let identity = identities.get(&found.partition.topic);
         let is_own = own_ids.contains(&found.topic_id.to_string());
         if let Some(difference) = identity_difference(&found, identity, is_own) {
-            report.partitions.push(unasked(&found, difference, gaps));
+            report.partitions.push(undescribed(&found.partition, difference, gaps));
             continue;
         }
         let Some(topic) = identity.cloned() else { continue };
@@ -382,10 +393,14 @@ fn identity_difference(
     })
 }
 
-/// Report of a partition about which the source cannot be asked.
-fn unasked(found: &Found, difference: Difference, gaps: Vec<GapRecord>) -> PartitionReport {
+/// Report of a partition of which copy or source are not there to be read.
+fn undescribed(
+    partition: &TopicPartition,
+    difference: Difference,
+    gaps: Vec<GapRecord>,
+) -> PartitionReport {
     PartitionReport {
-        partition: found.partition.clone(),
+        partition: partition.clone(),
         outcome: Outcome::Different(Box::new(difference)),
         copy_start: Offset::NONE,
         copy_end: Offset::NONE,

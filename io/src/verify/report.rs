@@ -30,9 +30,9 @@ pub struct PartitionReport {
     pub partition: TopicPartition,
     /// How copy and source compare.
     pub outcome: Outcome,
-    /// First offset of the copy, inclusive.
+    /// First offset of the copy, inclusive; −1 if it was not read.
     pub copy_start: Offset,
-    /// End of the copy, exclusive.
+    /// End of the copy, exclusive; −1 if it was not read.
     pub copy_end: Offset,
     /// First offset of the source, inclusive; −1 if it could not be asked.
     pub source_start: Offset,

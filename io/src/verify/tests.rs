@@ -71,20 +71,20 @@ impl World {
         Self { copy: dirs.0.path().to_path_buf(), _dirs: dirs, source, listener }
     }
 
+    fn options(&self, topics: Option<TopicSelector>) -> VerifyOptions {
+        let address = self.listener.address();
+        let host = HostPort { host: address.ip().to_string().into(), port: address.port() };
+        let source = ClientConfig::new(vec![host]);
+        VerifyOptions { source, dir: self.copy.clone(), topics, check_content: true }
+    }
+
     fn verify(&self) -> PartitionReport {
         self.verify_and(&mut || ())
     }
 
     /// Calls `tick` at each progress.
     fn verify_and(&self, tick: &mut dyn FnMut()) -> PartitionReport {
-        let address = self.listener.address();
-        let host = HostPort { host: address.ip().to_string().into(), port: address.port() };
-        let options = VerifyOptions {
-            source: ClientConfig::new(vec![host]),
-            dir: self.copy.clone(),
-            topics: None,
-            check_content: true,
-        };
+        let options = self.options(None);
         let mut seen = Progress::default();
         let report = verify(&options, &mut |progress| {
             seen = progress.clone();
@@ -219,6 +219,8 @@ fn a_torn_end_is_damage_only_after_a_clean_stop() {
     assert_eq!(found(&world.verify()).offset, Some(Offset(30)));
 
     fs::remove_file(world.copy.join(names::CLEAN_SHUTDOWN)).unwrap();
+    // A crash tears only what was not durable yet.
+    fs::write(world.copy.join(names::RECOVERY_POINT_CHECKPOINT), "0\n1\nt 0 30\n").unwrap();
     file.set_len(len + 8_192).unwrap();
     let report = world.verify();
     assert_eq!((&report.outcome, report.copy_end), (&Outcome::Equal, Offset(30)));
@@ -271,4 +273,65 @@ fn damage_is_found_while_a_mirror_runs() {
     let report = world.verify();
     assert_eq!(found(&report).offset, Some(Offset(10)));
     assert!(found(&report).meaning.contains("stop the mirror"), "{report:?}");
+}
+
+#[test]
+fn a_log_that_lost_its_end_is_different() {
+    let one = u64::try_from(four()[0].len()).unwrap();
+    for (kept, end) in [(Some(one * 3), 30), (Some(0), 0), (None, 0)] {
+        for is_live in [false, true] {
+            let world = World::new("delete", &four(), &four());
+            let _mirror = is_live.then(|| LogDirLock::acquire(&world.copy).unwrap());
+            let log = world.copy.join(LOG);
+            match kept {
+                Some(len) => fs::File::options().write(true).open(log).unwrap().set_len(len),
+                None => fs::remove_file(log),
+            }
+            .unwrap();
+            let report = world.verify();
+            assert_eq!(report.copy_end, Offset(end));
+            let said = &found(&report).meaning;
+            let place = format!("t-0 ends at {end}, below its recovery point 40");
+            assert!(said.contains(&place) && said.contains("start the mirror again"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_partition_that_lost_its_directory_is_different() {
+    for is_live in [false, true] {
+        let world = World::new("delete", &four(), &four());
+        let _mirror = is_live.then(|| LogDirLock::acquire(&world.copy).unwrap());
+        fs::remove_dir_all(world.copy.join("t-0")).unwrap();
+        let report = verify(&world.options(None), &mut |_| ()).unwrap();
+        let said = &found(&report.partitions[0]).meaning;
+        assert!(said.contains("t-0 has no directory, and its recovery point is 40"), "{said}");
+        assert!(said.contains("start the mirror again"), "{said}");
+        assert!(!report.agrees(false));
+        // Whoever no longer wants the topic leaves it out.
+        let others = world.options(Some(TopicSelector::new("u", "").unwrap()));
+        assert!(matches!(verify(&others, &mut |_| ()), Err(VerifyError::Nothing { .. })));
+    }
+}
+
+#[test]
+fn a_log_that_was_trimmed_whole_has_lost_nothing() {
+    let world = World::new("delete", &four(), &four());
+    world.source.partition("t", 0).unwrap().delete_records(Offset(40)).unwrap();
+    fs::rename(world.copy.join(LOG), world.copy.join("t-0/00000000000000000040.log")).unwrap();
+    let log = fs::File::options().write(true).open(world.copy.join("t-0/00000000000000000040.log"));
+    log.unwrap().set_len(0).unwrap();
+    let report = world.verify();
+    assert_eq!((&report.outcome, report.copy_end), (&Outcome::Equal, Offset(40)));
+}
+
+#[test]
+fn a_log_that_the_mirror_cuts_meanwhile_has_lost_nothing() {
+    let world = World::new("delete", &four()[..3], &four()[..3]);
+    let _mirror = LogDirLock::acquire(&world.copy).unwrap();
+    let path = world.copy.join(names::RECOVERY_POINT_CHECKPOINT);
+    let cut = fs::read_to_string(&path).unwrap();
+    fs::write(&path, cut.replace("t 0 30", "t 0 40")).unwrap();
+    let report = world.verify_and(&mut || fs::write(&path, &cut).unwrap());
+    assert_eq!(report.outcome, Outcome::Equal);
 }
