@@ -41,9 +41,9 @@ impl Size {
     /// For the campaign.
     pub const LARGE: Self = Self {
         brokers: 3,
-        records_before: 200_000,
-        rounds: 60,
-        records_per_s: 3_000,
+        records_before: 100_000,
+        rounds: 20,
+        records_per_s: 1_000,
         segment_bytes: 16 << 20,
     };
 }
