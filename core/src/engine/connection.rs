@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::message::PartitionKey;
 use super::path::Path;
 use crate::fetcher::{Backoff, BackoffPolicy};
 use crate::protocol::fetch_stream::FetchEvent;
@@ -122,8 +123,9 @@ pub(super) struct Connection {
     pub(super) in_flight: Option<InFlight>,
     pub(super) current: Option<Current>,
     pub(super) run: Option<RunTarget>,
-    /// Partitions whose leader moved, until the response's end names its address.
-    pub(super) moves: Vec<(usize, LeaderHint)>,
+    /// Partitions whose leader moved, until the response's end names its address. By key:
+    /// a place may have another tenant by then.
+    pub(super) moves: Vec<(PartitionKey, LeaderHint)>,
     /// No byte by then, and it counts as dead.
     pub(super) deadline: Tick,
     /// When its timer goes off next; [`Tick::NEVER`] for not set.
@@ -232,9 +234,11 @@ impl Connection {
         self.staging.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The batch that comes next, once so much of it was read ahead.
+    /// The batch that comes next, once so much of it was read ahead. What is cut off has no
+    /// head: behind it comes the rest of the answer.
     pub(super) fn batch_head(&self) -> Option<BatchHead> {
-        let head = self.staged().first_chunk::<HEAD_BYTES>()?;
+        let left = usize::try_from(self.stream.remaining_records()).unwrap_or(usize::MAX);
+        let head = self.staged().first_chunk::<HEAD_BYTES>().filter(|_| left >= HEAD_BYTES)?;
         let [b0, b1, b2, b3, b4, b5, b6, b7, l0, l1, l2, l3, _, _, _, _, magic, .., d0, d1, d2, d3] =
             *head;
         let base = i64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);

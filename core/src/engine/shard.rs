@@ -254,6 +254,8 @@ impl Shard {
             Command::SetThrottleRate(rate) => {
                 let was_limited = self.throttle.is_limited();
                 self.throttle.set_rate(rate, self.now);
+                // What is set is when the old rate gives something, which may be never.
+                self.throttle_timer = false;
                 if was_limited != self.throttle.is_limited() {
                     self.sort_throttled();
                 }

@@ -153,7 +153,8 @@ impl Stripes {
     fn fill(&mut self, connection: usize, base: Offset, outlook: Outlook<'_>) -> Ask {
         let (from, density) = (outlook.at, outlook.density);
         let missing = density.bytes(base.0 - from.0);
-        let wanted = missing + missing / 4 + density.batch_bytes();
+        // A damaged batch may name any base.
+        let wanted = missing.saturating_add(missing / 4).saturating_add(density.batch_bytes());
         let max_bytes = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, outlook.range_bytes);
         self.margin = (self.margin + MARGIN_AFTER_HOLE).min(MARGIN_MAX);
         let (next_from, exact) = (base, true);

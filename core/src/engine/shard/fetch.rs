@@ -7,7 +7,7 @@ use super::{Action, Shard};
 use crate::engine::connection::{
     ConnectionId, Current, InFlight, Lane, Phase, RunTarget, Standing,
 };
-use crate::engine::message::{BrokerAddress, Leader, Report, ReturnReason, Trouble};
+use crate::engine::message::{BrokerAddress, Leader, PartitionKey, Report, ReturnReason, Trouble};
 use crate::engine::partition::Status;
 use crate::engine::timers::Timer;
 use crate::log::failure::RunError;
@@ -532,11 +532,11 @@ impl Shard {
         let attempts_max = self.config.attempts_max;
         let Some(partition) = self.partition(member) else { return };
         let tries = partition.backoff.attempts() + 1;
-        let fetch_offset = partition.log.fetch_offset();
+        let (key, fetch_offset) = (partition.key, partition.log.fetch_offset());
         match error.reaction() {
             Reaction::LeaderMoved | Reaction::FencedEpoch | Reaction::RefreshMetadata => {
                 if let Some(hint) = hint {
-                    self.connections[index].moves.push((member, hint));
+                    self.connections[index].moves.push((key, hint));
                 }
                 self.back_off(member, Trouble::Source(error));
                 self.want_metadata();
@@ -595,8 +595,8 @@ impl Shard {
         connection.deadline = Tick::NEVER;
         connection.path.answer_ends(self.now);
         let moves = std::mem::take(&mut connection.moves);
-        for (member, hint) in moves {
-            self.follow_hint(member, hint, endpoints);
+        for (key, hint) in moves {
+            self.follow_hint(key, hint, endpoints);
         }
         if matches!(self.connections[index].lane, Lane::Stripe(_)) {
             self.on_range_silent(index);
@@ -609,7 +609,8 @@ impl Shard {
     }
 
     /// A broker named another leader, and perhaps where it is.
-    fn follow_hint(&mut self, member: usize, hint: LeaderHint, endpoints: &[NodeEndpoint]) {
+    fn follow_hint(&mut self, key: PartitionKey, hint: LeaderHint, endpoints: &[NodeEndpoint]) {
+        let Some(member) = self.index_of(key) else { return };
         if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.node == hint.leader)
             && !self.brokers.contains_key(&hint.leader)
         {
@@ -623,11 +624,13 @@ impl Shard {
         let leader = Leader { broker: hint.leader, epoch: hint.epoch };
         let Some(partition) = self.partition(member) else { return };
         if partition.learn_leader(leader) {
-            let key = partition.key;
             self.actions.push_back(Action::Report(Report::LeaderHint { key, leader }));
             // The new leader has not failed yet: no back-off from the old one's answer.
             if known && self.partition(member).is_some_and(|p| p.status == Status::BackingOff) {
                 self.resume(member);
+            } else {
+                // Its back-off was over before the answer was: it asks the old one again.
+                self.restart(member);
             }
         }
     }

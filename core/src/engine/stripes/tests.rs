@@ -60,6 +60,33 @@ fn a_hole_is_filled_before_anything_else_is_asked() {
     assert_eq!((plan.turn(1, Offset(at)), plan.turn(0, Offset(at))), (Turn::Wait, Turn::Go));
 }
 
+/// A batch's base has no checksum: damage at the source must not end the shard.
+#[test]
+fn a_hole_up_to_a_damaged_base_is_asked_for() {
+    let density = density(10_000, 1_000, 100);
+    let mut plan = Stripes::default();
+    plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let ahead = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
+    plan.finished(0);
+    plan.arrived(1, Offset(i64::MAX));
+    let fill = plan.ask(0, outlook(ahead.from.0 - 30, 10_000, &density)).unwrap();
+    assert!(fill.fills && fill.max_bytes == RANGE, "{fill:?}");
+}
+
+/// What the source refused once it would refuse again, a round trip each.
+#[test]
+fn after_a_refusal_nothing_is_asked_ahead_before_something_came() {
+    let density = density(10_000, 1_000, 100);
+    let mut plan = Stripes::default();
+    plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    plan.ask(1, outlook(0, 10_000, &density)).unwrap();
+    plan.lost(1, true);
+    assert_eq!(plan.ask(1, outlook(0, 10_000, &density)), None);
+    plan.finished(0);
+    assert!(plan.ask(0, outlook(90, 10_000, &density)).unwrap().exact);
+    assert!(!plan.ask(1, outlook(90, 10_000, &density)).unwrap().exact);
+}
+
 #[test]
 fn a_batch_across_the_end_is_odd() {
     let density = density(10_000, 1_000, 100);

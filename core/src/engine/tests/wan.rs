@@ -4,6 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use kafka_protocol::messages::TopicName;
+use kafka_protocol::protocol::StrBytes;
+
 use super::*;
 use crate::engine::config::StripeLimits;
 use crate::engine::shard::StripeStats;
@@ -34,6 +37,10 @@ struct Wan {
     sockets: BTreeMap<usize, (ConnectionId, Socket)>,
     /// Offsets from here on are out of range, as if this broker lagged.
     refuses_from: i64,
+    /// Answers are empty, as those of a broker whose quota is used up.
+    is_silent: bool,
+    /// Connection, offset and last fetched epoch of every question.
+    questions: Vec<(usize, i64, i32)>,
     /// New connections are refused once there are so many.
     connections_max: usize,
     random: u64,
@@ -55,7 +62,15 @@ impl Wan {
         let mut world = World::new(config);
         world.piece = 1 << 20;
         let (sockets, refuses_from) = (BTreeMap::new(), i64::MAX);
-        Self { world, sockets, refuses_from, connections_max: usize::MAX, random: 0x9e37_79b9 }
+        Self {
+            world,
+            sockets,
+            refuses_from,
+            is_silent: false,
+            questions: Vec::new(),
+            connections_max: usize::MAX,
+            random: 0x9e37_79b9,
+        }
     }
 
     fn random(&mut self, below: u64) -> usize {
@@ -167,17 +182,22 @@ impl Wan {
 
     /// Answers what has arrived, and sends a window a round trip.
     fn broker(&mut self, index: usize, now: Tick) {
-        let Self { world, sockets, refuses_from, .. } = self;
+        let Self { world, sockets, refuses_from, is_silent, questions, .. } = self;
         let Some((_, socket)) = sockets.get_mut(&index) else { return };
         while socket.requests.front().is_some_and(|(at, _)| *at <= now) {
             let Some((at, bytes)) = socket.requests.pop_front() else { return };
             let (asked, offsets) = (&mut socket.asked, &mut socket.offsets);
-            let frame = response(&bytes, |fetch| {
+            let frame = response(&bytes, world.fetch_version, |fetch| {
                 if let Some(topic) = fetch.topics.first() {
                     let partition = &topic.partitions[0];
                     let max = usize::try_from(partition.partition_max_bytes).unwrap();
                     *asked = (partition.fetch_offset, max);
                     offsets.push(partition.fetch_offset);
+                    questions.push((index, partition.fetch_offset, partition.last_fetched_epoch));
+                }
+                if *is_silent {
+                    let session_id = if fetch.session_epoch == 0 { 9 } else { fetch.session_id };
+                    return FetchResponse::default().with_session_id(session_id);
                 }
                 answer(world, fetch, *asked, *refuses_from)
             });
@@ -254,10 +274,13 @@ fn answer(
     } else if request.session_epoch > 0 {
         return response;
     }
-    response.responses.push(
-        FetchableTopicResponse::default().with_topic_id(TOPIC).with_partitions(vec![partition]),
-    );
+    let topic = FetchableTopicResponse::default().with_topic_id(TOPIC).with_topic(topic_name());
+    response.responses.push(topic.with_partitions(vec![partition]));
     response
+}
+
+fn topic_name() -> TopicName {
+    TopicName(StrBytes::from_static_str("t"))
 }
 
 /// Bytes a second from 24 MiB on, when the number of connections has been found.
@@ -301,6 +324,11 @@ fn holes_are_filled_and_overlaps_passed_over() {
     assert!(stats.holes > 3 && stats.overlap_bytes > 100_000, "{stats:?}");
     // Each byte is fetched once, but for the overlaps.
     assert!(stats.overlap_bytes < 20 << 20, "{stats:?}");
+    // Only at the copy's end does the last epoch say something.
+    let stripes = || wan.questions.iter().filter(|(connection, ..)| *connection > 0);
+    let at_end = stripes().filter(|(.., epoch)| *epoch == 3).count();
+    assert!(u64::try_from(at_end).unwrap() > stats.holes, "{at_end} of {stats:?}");
+    assert!(stripes().any(|(.., epoch)| *epoch == -1));
     wan.finish();
 }
 
@@ -367,6 +395,19 @@ fn a_later_range_that_is_out_of_range_is_dropped() {
     wan.finish();
 }
 
+/// Goal: answers without a word of their range cost no range. Method: a source that answers
+/// nothing for a while, as under a quota.
+#[test]
+fn empty_answers_are_asked_again() {
+    let mut wan = Wan::striped();
+    let fetches = |it: &mut Wan| it.world.shard.stats_mut().fetches;
+    let (lost, asked) = (wan.stripes().lost, fetches(&mut wan));
+    wan.is_silent = true;
+    wan.until(|it| it.stripes().lost > lost && fetches(it) > asked + 8);
+    wan.is_silent = false;
+    wan.finish();
+}
+
 /// Goal: stripes that cannot be connected do not stop a partition. Method: refuse all
 /// connections but the first.
 #[test]
@@ -377,6 +418,17 @@ fn refused_stripes_are_given_up() {
     wan.world.add();
     wan.finish();
     assert_eq!(wan.stripes().ranges, 0);
+}
+
+/// Before version 9 of Fetch nothing ties two ranges to the same history.
+#[test]
+fn no_stripes_from_a_source_that_is_not_told_the_epoch() {
+    let mut wan = Wan::new(4);
+    wan.world.fetch_version = 8;
+    wan.produce(24 << 20, 3_000, 8_000);
+    wan.world.add();
+    wan.finish();
+    assert_eq!(wan.stripes(), StripeStats::default());
 }
 
 #[test]
