@@ -60,7 +60,7 @@ pub(super) enum Phase {
     /// Its log is being opened.
     Opening { how: Opening },
     /// Waits for room on the disk, then is opened.
-    NoRoom,
+    NoRoom { how: Opening },
     /// A shard has it.
     Active { shard: usize },
     /// A shard has it and was asked to give it back.
@@ -91,6 +91,8 @@ pub(super) struct Copy {
     pub(super) recovery_point: Offset,
     pub(super) epochs: EpochCache,
     pub(super) progress: Option<PartitionProgress>,
+    /// When that was said.
+    progress_at: Tick,
     /// High watermark of the source when it was first seen.
     pub(super) target: Option<Offset>,
     /// Returns in a row without growth between them.
@@ -128,6 +130,7 @@ impl Copy {
             recovery_point: Offset::ZERO,
             epochs: EpochCache::default(),
             progress: None,
+            progress_at: Tick::ZERO,
             target: None,
             attempts: 0,
             returned_at: Offset::NONE,
@@ -158,6 +161,7 @@ impl Copy {
             self.backoff.succeeded();
         }
         self.progress = Some(progress);
+        self.progress_at = now;
     }
 
     /// Counts a return, or another failure, at the copy's present end. The attempt's
@@ -222,7 +226,9 @@ impl Copy {
         let trouble = match (&self.phase, reported) {
             (Phase::Failed { reason }, _) => Some((Arc::clone(reason), since)),
             (_, Some((trouble, for_ms))) => {
-                Some((super::job::trouble_text(trouble), Duration::from_millis(*for_ms)))
+                // A shard says nothing while nothing changes.
+                let held_up = Duration::from_millis(*for_ms) + now.since(self.progress_at);
+                Some((super::job::trouble_text(trouble), held_up))
             }
             _ => self.trouble.as_ref().map(|trouble| (Arc::clone(trouble), since)),
         };
@@ -231,7 +237,7 @@ impl Copy {
             topic_id: self.topic_id,
             state: match self.phase {
                 Phase::Active { .. } => PartitionState::Mirroring,
-                Phase::NoRoom => PartitionState::NoRoom,
+                Phase::NoRoom { .. } => PartitionState::NoRoom,
                 Phase::Failed { .. } => PartitionState::Failed,
                 _ => PartitionState::Preparing,
             },
@@ -265,7 +271,34 @@ pub(super) fn estimate(records: u64, bytes_per_record: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use heliostat_core::engine::message::Trouble;
+    use heliostat_core::fetcher::BackoffPolicy;
+
     use super::*;
+
+    /// A partition without a leader is said so once, however long that lasts.
+    #[test]
+    fn what_holds_a_partition_up_gets_older_without_a_word_of_its_shard() {
+        let at = TopicPartition::new("t", 0);
+        let backoff = Backoff::new(BackoffPolicy::default());
+        let mut copy = Copy::new(PartitionKey(1), at, TopicId::NONE, backoff);
+        copy.phase = Phase::Active { shard: 0 };
+        let progress = PartitionProgress {
+            key: PartitionKey(1),
+            log_start: Offset::ZERO,
+            log_end: Offset::ZERO,
+            recovery_point: Offset::ZERO,
+            last_stable: Offset::ZERO,
+            source_high_watermark: Offset::NONE,
+            source_last_stable: Offset::NONE,
+            bytes_appended: 0,
+            size_bytes: 0,
+            trouble: Some((Trouble::NoLeader, 500)),
+        };
+        copy.on_progress(Tick::ZERO.after(Duration::from_secs(1)), progress);
+        let status = copy.status(Tick::ZERO.after(Duration::from_secs(601)));
+        assert_eq!(status.trouble.unwrap().1, Duration::from_millis(600_500));
+    }
 
     #[test]
     fn estimates_scale_without_casts() {

@@ -493,6 +493,8 @@ impl Job {
 
     fn next_deadline(&self) -> Tick {
         let Due { refresh, checkpoint, publish, space, balance, throttle } = self.due;
+        // One at a time: the next one is due once this one is answered.
+        let refresh = if self.health.refreshing { Tick::NEVER } else { refresh };
         let fixed = [refresh, checkpoint, publish, space, balance, throttle];
         // An outbox that is full is tried again at the next publication at the latest, and what
         // no opener takes now with the next answer of one.

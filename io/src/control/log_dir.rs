@@ -15,10 +15,11 @@ use heliostat_core::log::config::LogConfig;
 use heliostat_core::log::disk::LogPath;
 use heliostat_core::log::gaps::{self, GapFile, GapRecord};
 use heliostat_core::log::meta_properties::MetaProperties;
+use heliostat_core::log::names::{self, SegmentFileKind, SegmentFileName};
 use heliostat_core::log::partition::RecoveredLog;
 use heliostat_core::log::recovery::{self, LogOpenError, OpenOptions};
 use heliostat_core::log::store::{ColdStore, StoreError};
-use heliostat_core::log::{FileKind, FormatError, names};
+use heliostat_core::log::{FileKind, FormatError};
 use heliostat_core::mirror::own_ids::{self, OwnIds};
 use heliostat_core::types::{BrokerId, Offset, TopicId, TopicPartition};
 use uuid::Uuid;
@@ -289,9 +290,19 @@ impl LogDir {
         &self.gaps
     }
 
-    /// Whether there is a directory of this partition.
-    pub(super) fn has_partition(&self, partition: &TopicPartition) -> bool {
-        self.root.join(partition.to_string()).is_dir()
+    /// Whether there is a log of this partition. A directory alone is none: its making was
+    /// interrupted, and where it was to begin is not known.
+    pub(super) fn has_log(&self, partition: &TopicPartition) -> bool {
+        let dir = partition.to_string();
+        let is_dir = self.root.join(&dir).is_dir();
+        if !is_dir || self.log_starts.contains_key(partition) {
+            return is_dir;
+        }
+        let is_segment = |name: &str| {
+            SegmentFileName::parse(name).is_some_and(|name| name.kind == SegmentFileKind::Log)
+        };
+        // What cannot be listed is not begun anew.
+        self.store.list(&dir).map_or(true, |all| all.iter().any(|entry| is_segment(&entry.name)))
     }
 
     /// Room of its file system.

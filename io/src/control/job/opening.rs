@@ -87,11 +87,15 @@ impl Job {
             batch.push(next);
         }
         for opened in &batch {
-            if let Ok((log, report)) = &opened.outcome {
-                self.log_dir.opened(&opened.at, log);
-                if let Some(text) = recovered_text(report) {
-                    self.event(EventKind::Recovered, Some(&opened.at), &text);
+            match &opened.outcome {
+                Ok((log, report)) => {
+                    self.log_dir.opened(&opened.at, log);
+                    if let Some(text) = recovered_text(report) {
+                        self.event(EventKind::Recovered, Some(&opened.at), &text);
+                    }
                 }
+                // It may have got half-way: no clean stop vouches for that.
+                Err(_) => self.log_dir.distrust(&opened.at),
             }
         }
         let settled = self.log_dir.settle();
@@ -173,7 +177,11 @@ impl Job {
     /// The disk refused a write; the partition is opened again once there is room.
     pub(super) fn waits_for_room(&mut self, key: PartitionKey) {
         let Some(copy) = self.copies.get_mut(&key) else { return };
-        copy.phase = Phase::NoRoom;
+        let how = match &copy.phase {
+            Phase::Opening { how } => how.clone(),
+            _ => Opening::Whole,
+        };
+        copy.phase = Phase::NoRoom { how };
         let at = copy.at.clone();
         let text = format!(
             "no room on the disk of {}: it is not fetched until there is some; nothing is lost",
@@ -266,8 +274,8 @@ impl Job {
         if !self.parked && space.free_bytes >= enough {
             let now = self.now();
             for copy in self.copies.values_mut() {
-                if copy.phase == Phase::NoRoom {
-                    copy.phase = Phase::Opens { how: Opening::Whole, due: now };
+                if let Phase::NoRoom { how } = &copy.phase {
+                    copy.phase = Phase::Opens { how: how.clone(), due: now };
                 }
             }
         }

@@ -85,7 +85,8 @@ impl Job {
         let ends = copy.checkpoint();
         self.log_dir.note(&copy.at, ends);
         copy.left_shard();
-        let before = std::mem::replace(&mut copy.phase, Phase::NoRoom);
+        let nothing = Phase::NoRoom { how: Opening::Whole };
+        let before = std::mem::replace(&mut copy.phase, nothing);
         match before {
             Phase::Leaving { then: Then::Fail(reason), .. } => return self.fail(key, reason),
             Phase::Leaving { then: Then::Move(shard), .. } if *reason == ReturnReason::Asked => {

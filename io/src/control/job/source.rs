@@ -298,8 +298,11 @@ impl Job {
         self.copies.insert(key, Copy::new(key, at, topic.id, backoff));
     }
 
-    fn adopt_id(&mut self, topic: &TopicIdentity) {
-        if let Err(error) = self.log_dir.adopt_id(&topic.name, topic.id) {
+    pub(super) fn adopt_id(&mut self, topic: &TopicIdentity) {
+        // A log that is being opened is held against the ID that it was ordered with. Its files
+        // get the new one before the next log of the topic is opened.
+        let waits = self.log_dir.changes_id(&topic.name, topic.id) && !self.openers.is_idle();
+        if !waits && let Err(error) = self.log_dir.adopt_id(&topic.name, topic.id) {
             // The made-up ID stays; the next start adopts it.
             let text = format!("{}: its new topic ID cannot be stored: {error}", topic.name);
             self.event(EventKind::Topic, None, &text);
@@ -354,7 +357,7 @@ impl Job {
                 copy.lag.observe(now, latest, copy.ends.log_end);
                 copy.backoff.succeeded();
                 copy.trouble = None;
-                let how = if self.log_dir.has_partition(at) {
+                let how = if self.log_dir.has_log(at) {
                     Opening::Whole
                 } else {
                     Opening::Reset { start: earliest, record: None }

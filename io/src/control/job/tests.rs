@@ -9,14 +9,18 @@ use std::time::Duration;
 use heliostat_core::config::MirrorConfig;
 use heliostat_core::engine::message::{Command, PartitionKey, ReturnReason};
 use heliostat_core::log::failure::RunError;
-use heliostat_core::protocol::ErrorCode;
+use heliostat_core::log::recovery::LogOpenError;
+use heliostat_core::log::store::StoreError;
 use heliostat_core::protocol::fetch_stream::DivergingEpoch;
+use heliostat_core::protocol::{ErrorCode, TopicIdentity};
 use heliostat_core::records::{BatchBuilder, NewRecord, RecordError};
 use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicId};
 
 use self::fake::{FakeShard, Seen, Source, Topic};
+use super::super::copy::Opening;
 use super::super::status::PartitionState;
 use super::*;
+use crate::shard::mailbox::Received;
 
 const ID: u128 = 0x1234_5678;
 
@@ -524,6 +528,10 @@ fn a_stop_while_logs_are_being_opened_is_clean() {
         }
         running.shard.stop();
         let report = running.job.await.unwrap().unwrap();
+        // A shard that is told to stop gets nothing more.
+        while let Received::Message(command) = running.shard.end.next_command() {
+            assert!(!matches!(command, Command::Add(_)), "{command:?}");
+        }
         assert!(added.len() < 3_000, "the stop came in between");
         assert!(report.clean);
         // Every log that was opened is accounted for, whether a shard had it or not.
@@ -552,5 +560,132 @@ fn a_job_without_room_waits_and_does_not_spin() {
         }
         job.step();
         assert!(opens(&job) && job.next_deadline() > job.now(), "nothing is to be done now");
+    });
+}
+
+/// A job that has just ordered `t-0` to be opened, which was answered, and was not told yet.
+async fn ordered(
+    dir: &Path,
+    source: &Source,
+    keys: &[(&str, &str)],
+) -> (Job, FakeShard, PartitionKey) {
+    let (control, shard) = FakeShard::pair();
+    let config = config(dir, source, keys);
+    let (mut job, _) = Job::start(config, |_| Ok(vec![control])).await.unwrap();
+    loop {
+        job.step();
+        let is_ordered = |copy: &&Copy| matches!(copy.phase, Phase::Opening { .. });
+        if let Some(key) = job.copies.values().find(is_ordered).map(|copy| copy.key) {
+            return (job, shard, key);
+        }
+        job.wait().await;
+    }
+}
+
+fn refused(errno: i32) -> LogOpenError {
+    LogOpenError::Store(StoreError { action: "write", path: "t-0".to_owned(), errno })
+}
+
+/// Goal: a full disk is no gap. Method: the opening of a new partition, which begins at the
+/// source's first offset, finds no room after it has made the directory.
+#[test]
+fn an_opening_without_room_is_done_again_as_it_was_meant() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 1, 5, 9))]);
+        let (mut job, _shard, key) = ordered(dir.path(), &source, &[]).await;
+        let mut opened = job.openers.next().await;
+        std::fs::remove_dir_all(dir.path().join("t-0")).unwrap();
+        std::fs::create_dir(dir.path().join("t-0")).unwrap();
+        opened.outcome = Err(refused(rustix::io::Errno::NOSPC.raw_os_error()));
+        job.take_opened(opened);
+        assert!(matches!(job.copies[&key].phase, Phase::NoRoom { .. }));
+        job.look_at_space();
+        while job.copies[&key].phase.shard().is_none() {
+            job.step();
+            job.wait().await;
+        }
+        assert_eq!(job.copies[&key].ends.log_start, Offset(5));
+    });
+}
+
+/// Goal: nor is a crash in the making of a new partition. Method: its directory, still empty.
+#[test]
+fn a_directory_without_a_log_is_no_copy() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        prepare(dir.path(), &[]);
+        std::fs::remove_file(dir.path().join("t-0/00000000000000000000.log")).unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 1, 5, 9))]);
+        let mut running = Running::start(config(dir.path(), &source, &[])).await;
+        let (_, log_start, log_end) = running.added().await;
+        assert_eq!((log_start, log_end), (5, 5));
+        running.stop().await;
+    });
+}
+
+/// Goal: a source that takes long to answer costs no processor time. Method: metadata is wanted
+/// again, as when connections break, while it is being asked for.
+#[test]
+fn a_job_whose_source_is_slow_does_not_spin() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 1, 5, 9))]);
+        let (mut job, _shard, _) = ordered(dir.path(), &source, &[]).await;
+        job.health.refreshing = true;
+        job.health.refreshed_at = Tick::ZERO;
+        job.due.refresh = Tick::ZERO;
+        job.refresh_soon();
+        job.step();
+        assert!(job.next_deadline() > job.now(), "nothing is to be done now");
+        job.health.refreshing = false;
+        assert!(job.next_deadline() <= job.now());
+    });
+}
+
+/// Goal: the marker of a clean stop does not vouch for a log whose opening stopped half-way.
+#[test]
+fn a_log_that_was_not_opened_to_the_end_is_not_trusted() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        prepare(dir.path(), &[(3, 0..4)]);
+        let log = MirrorConfig::default().log;
+        LogDir::open(dir.path()).unwrap().finish(log).unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 1, 0, 9))]);
+        let (mut job, _shard, key) = ordered(dir.path(), &source, &[]).await;
+        assert!(!job.log_dir.needs_recovery());
+        let mut opened = job.openers.next().await;
+        opened.outcome = Err(refused(rustix::io::Errno::IO.raw_os_error()));
+        job.take_opened(opened);
+        assert!(matches!(job.copies[&key].phase, Phase::Opens { .. }));
+        assert!(job.log_dir.needs_recovery());
+    });
+}
+
+/// Goal: an ID that appears does not change files under a log that is being opened, which
+/// would then be another topic's.
+#[test]
+fn an_id_that_appears_waits_for_logs_that_are_being_opened() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 1, 5, 9))]);
+        source.change(|world| world.is_old = true);
+        let (mut job, _shard, key) = ordered(dir.path(), &source, &[]).await;
+        let id = TopicId(uuid::Uuid::from_u128(ID));
+        job.adopt_id(&TopicIdentity { name: Arc::from("t"), id });
+        assert!(job.log_dir.changes_id("t", id), "not yet");
+        // Nor does the opening of another log, before the one under way has ended.
+        job.copies.get_mut(&key).unwrap().phase =
+            Phase::Opens { how: Opening::Whole, due: Tick::ZERO };
+        job.step();
+        assert!(matches!(job.copies[&key].phase, Phase::Opens { .. }));
+        let opened = job.openers.next().await;
+        job.take_opened(opened);
+        while job.copies[&key].phase.shard().is_none() {
+            job.step();
+            job.wait().await;
+        }
+        assert_eq!(job.copies[&key].topic_id, id);
+        assert!(!job.log_dir.changes_id("t", id));
     });
 }
