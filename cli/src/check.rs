@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use heliostat_core::protocol::{Api, BrokerApis, FETCH_VERSION_ZSTD};
-use heliostat_core::select::TopicSelector;
+use heliostat_core::select::{Selection, TopicSelector};
 use heliostat_io::disk::disk_space;
-use heliostat_io::preflight::{Fact, Verdict, log_dir_facts, system_facts};
+use heliostat_io::preflight::{Fact, Verdict, lock_fact, log_dir_facts, system_facts};
+use heliostat_io::verify::source_cluster;
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -59,13 +60,19 @@ pub(crate) fn run(args: &CheckArgs) -> Result<bool, Failure> {
     let mut facts = system_facts(args.shards.unwrap_or_else(default_shards));
     if let Some(dir) = &args.to {
         facts.extend(log_dir_facts(existing(dir)));
+        facts.push(lock_fact(dir));
     }
     if !settings.bootstrap.is_empty() {
         match survey(&settings.client(), &selector) {
-            Ok(found) => facts.extend(source_facts(&found, args.to.as_deref())),
+            Ok(found) => {
+                facts.extend(source_facts(&found, args.to.as_deref()));
+                let names: Vec<_> = found.topics.iter().map(|it| &*it.identity.name).collect();
+                facts.extend(unmatched_fact(&args.topics, &names));
+            }
             Err(failure) => facts.push(Fact {
                 name: "source",
-                value: failure.to_string(),
+                // The failure begins with the name of the fact.
+                value: failure.to_string().trim_start_matches("source: ").to_owned(),
                 verdict: Verdict::Fail,
                 meaning: "nothing can be copied".to_owned(),
                 remedy: "see above; then run check again".to_owned(),
@@ -138,16 +145,7 @@ fn fact(
 
 /// What the source means for a mirror of it.
 pub(crate) fn source_facts(found: &Survey, to: Option<&Path>) -> Vec<Fact> {
-    let mut facts = vec![fact(
-        "source.cluster",
-        format!(
-            "{} with {} brokers",
-            found.cluster_id.as_deref().unwrap_or("without ID"),
-            found.brokers.len()
-        ),
-        None,
-        "the copy is bound to this cluster",
-    )];
+    let mut facts = vec![cluster_fact(found.cluster_id.as_deref(), found.brokers.len(), to)];
     facts.extend(found.apis.iter().map(|(broker, apis)| {
         let peer = found.brokers.get(broker);
         let peer = peer.map_or_else(|| broker.to_string(), |peer| format!("{broker} at {peer}"));
@@ -170,6 +168,51 @@ pub(crate) fn source_facts(found: &Survey, to: Option<&Path>) -> Vec<Fact> {
     facts.extend(topic_facts(&selected));
     facts.push(size_fact(&selected, to));
     facts
+}
+
+/// Whether the copy that is there, if any, is this cluster's.
+fn cluster_fact(cluster: Option<&str>, brokers: usize, to: Option<&Path>) -> Fact {
+    const NAME: &str = "source.cluster";
+    let value = format!("{} with {brokers} brokers", cluster.unwrap_or("without ID"));
+    let fail = |meaning: String, remedy: &str| Fact {
+        name: NAME,
+        value: value.clone(),
+        verdict: Verdict::Fail,
+        meaning,
+        remedy: remedy.to_owned(),
+    };
+    let Some(to) = to else {
+        return fact(NAME, value, None, "the copy is bound to this cluster");
+    };
+    match (source_cluster(to), cluster) {
+        (Err(error), _) => {
+            fail(error.to_string(), "restore the file, or name another directory with --to")
+        }
+        (Ok(Some(owner)), Some(cluster)) if owner != cluster => fail(
+            format!("{} holds a copy of cluster {owner}, not of this one", to.display()),
+            "name the right source, or another directory with --to",
+        ),
+        (Ok(_), _) => fact(NAME, value, None, "the copy is bound to this cluster"),
+    }
+}
+
+/// Patterns that no topic of the source matches; `names` are of those that any matches.
+fn unmatched_fact(patterns: &str, names: &[&str]) -> Option<Fact> {
+    let matches_none = |pattern: &&str| {
+        // What does not compile was refused as a whole.
+        TopicSelector::new(pattern, "").is_ok_and(|pattern| {
+            names.iter().all(|name| pattern.decide(name, false) == Selection::NotIncluded)
+        })
+    };
+    let unmatched: Vec<_> = patterns.split(',').map(str::trim).filter(matches_none).collect();
+    (!unmatched.is_empty()).then(|| {
+        fact(
+            "source.topics",
+            format!("nothing matches {}", unmatched.join(", ")),
+            Some("check the patterns of --topics, and this client's rights to describe topics"),
+            "no topic of the source has such a name, or none that is shown to this client",
+        )
+    })
 }
 
 fn broker_fact(peer: &str, apis: BrokerApis) -> Fact {
@@ -302,5 +345,13 @@ mod tests {
     fn a_missing_directory_is_judged_by_the_one_above() {
         assert_eq!(existing(Path::new("/tmp/absent/deeper")), Path::new("/tmp"));
         assert_eq!(existing(Path::new("absent")), Path::new("."));
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_is_told() {
+        let names = ["orders.eu", "__consumer_offsets"];
+        let fact = unmatched_fact("orders.*, nosuch,__consumer.*", &names).unwrap();
+        assert_eq!((fact.verdict, fact.value.as_str()), (Verdict::Warn, "nothing matches nosuch"));
+        assert_eq!(unmatched_fact("orders.*", &names), None);
     }
 }

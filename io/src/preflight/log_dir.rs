@@ -3,8 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use super::{Fact, Verdict, size};
-use crate::disk::{DirectIo, DiskSpace, disk_space, probe_direct_io};
+use super::{Fact, Verdict};
+use crate::disk::{
+    DirectIo, DiskSpace, LOCK_FILE, LockError, LogDirLock, disk_space, probe_direct_io,
+};
 
 /// Room below which preallocation and a few segments do not fit side by side.
 const FREE_BYTES_WARN: u64 = 8 << 30;
@@ -57,6 +59,20 @@ fn unusable(dir: &Path, error: &io::Error) -> Fact {
         .remedy("make the directory, give it to this user, and mount it for writing")
 }
 
+pub(super) fn lock(dir: &Path) -> Fact {
+    const NAME: &str = "log_dir.lock";
+    // Locking would make the file.
+    if dir.join(LOCK_FILE).exists()
+        && let Err(error @ (LockError::Held { .. } | LockError::HeldHere { .. })) =
+            LogDirLock::acquire(dir)
+    {
+        return Fact::new(NAME, error.to_string(), Verdict::Fail)
+            .meaning("one process at a time writes to a log dir")
+            .remedy("stop that process, or name another directory");
+    }
+    Fact::new(NAME, "free", Verdict::Ok).meaning("no other process writes to it")
+}
+
 fn judge_kind(number: i64) -> Fact {
     let known = FILE_SYSTEMS.iter().find(|(id, ..)| *id == number);
     let (name, kind) = known.map_or((format!("unknown ({number:#x})"), None), |(_, name, kind)| {
@@ -99,16 +115,35 @@ fn judge_room(room: DiskSpace) -> Fact {
         FREE_BYTES_FAIL..FREE_BYTES_WARN => Verdict::Warn,
         _ => Verdict::Ok,
     };
-    let value = format!("{} of {}", size(room.free_bytes), size(room.total_bytes));
+    let value = format!("{} of {}", decimal(room.free_bytes), decimal(room.total_bytes));
     Fact::new("log_dir.free", value, verdict)
         .meaning("room for this user; a full disk stops appends until there is room again")
         .remedy("free some room, lower the retention of mirrored topics, or add a directory")
+}
+
+/// Room for reading, in the units that sizes of copies are given in.
+fn decimal(bytes: u64) -> String {
+    let (unit, name) = if bytes >= 1_000_000_000 { (10_000_000, "GB") } else { (10_000, "MB") };
+    let hundredths = bytes / unit;
+    format!("{}.{:02} {name}", hundredths / 100, hundredths % 100)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::disk::DirectRefusal;
+
+    #[test]
+    fn a_log_dir_that_is_in_use_is_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(lock(dir.path()).verdict, Verdict::Ok);
+        let held = LogDirLock::acquire(dir.path()).unwrap();
+        let fact = lock(dir.path());
+        assert_eq!(fact.verdict, Verdict::Fail);
+        assert!(fact.value.contains("in use"), "{}", fact.value);
+        drop(held);
+        assert_eq!(lock(dir.path()).verdict, Verdict::Ok);
+    }
 
     #[test]
     fn facts_of_a_directory_are_judged() {
@@ -123,5 +158,7 @@ mod tests {
         {
             assert_eq!(judge_room(DiskSpace { free_bytes, total_bytes: 1 << 40 }).verdict, verdict);
         }
+        let room = DiskSpace { free_bytes: 5 << 20, total_bytes: 100 << 30 };
+        assert_eq!(judge_room(room).value, "5.24 MB of 107.37 GB");
     }
 }

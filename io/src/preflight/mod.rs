@@ -70,6 +70,11 @@ pub fn log_dir_facts(log_dir: &Path) -> Vec<Fact> {
     log_dir::facts(log_dir)
 }
 
+/// Whether another process has the log dir. Takes its lock for a moment; makes no file.
+pub fn lock_fact(log_dir: &Path) -> Fact {
+    log_dir::lock(log_dir)
+}
+
 /// A line of `/proc` or `/sys`, without its end.
 fn line_of(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
@@ -105,6 +110,7 @@ mod tests {
         let mut facts = system_facts(2);
         facts.extend(log_dir_facts(dir.path()));
         facts.extend(log_dir_facts(&dir.path().join("absent")));
+        facts.push(lock_fact(dir.path()));
         for fact in &facts {
             assert!(!fact.value.is_empty() && !fact.meaning.is_empty(), "{fact:?}");
             assert_eq!(fact.verdict == Verdict::Ok, fact.remedy.is_empty(), "{fact:?}");

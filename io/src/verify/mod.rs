@@ -41,6 +41,8 @@ use source::Source;
 
 /// Key of `meta.properties` that says whose copy it is.
 const SOURCE_CLUSTER_KEY: &str = "mirror.source.cluster.id";
+/// Its value where the source did not say.
+const SOURCE_UNKNOWN: &str = "unknown";
 /// Partitions that are compared at a time: more than one keeps a long path filled.
 const WORKERS: usize = 4;
 /// How often progress is reported.
@@ -289,6 +291,18 @@ fn read_as<T: Default>(
     }
 }
 
+/// The cluster whose copy a log dir holds; `None` if it is new, or the source never said.
+///
+/// # Errors
+///
+/// [`VerifyError`] if `meta.properties` cannot be read.
+pub fn source_cluster(dir: &Path) -> Result<Option<String>, VerifyError> {
+    let meta =
+        read_as(dir, names::META_PROPERTIES, |bytes| MetaProperties::decode(bytes).map(Some))?;
+    let owner = meta.and_then(|meta| meta.other.get(SOURCE_CLUSTER_KEY).cloned());
+    Ok(owner.filter(|owner| owner != SOURCE_UNKNOWN))
+}
+
 /// What the source says of the topics, and the copy's side files.
 async fn plan(
     options: &VerifyOptions,
@@ -302,10 +316,7 @@ async fn plan(
     topics.dedup();
     let metadata = client.metadata(Some(&topics)).await.map_err(VerifyError::Source)?;
     let dir = &options.dir;
-    let meta =
-        read_as(dir, names::META_PROPERTIES, |bytes| MetaProperties::decode(bytes).map(Some))?;
-    let owner = meta.and_then(|meta| meta.other.get(SOURCE_CLUSTER_KEY).cloned());
-    if let (Some(found), Some(asked)) = (owner, metadata.cluster_id.clone())
+    if let (Some(found), Some(asked)) = (source_cluster(dir)?, metadata.cluster_id.clone())
         && found != asked
     {
         return Err(VerifyError::OtherCluster { dir: dir.clone(), found, asked });
