@@ -269,6 +269,9 @@ fn print_summary(figures: &Figures, lines: &[String]) -> Result<(), Failure> {
     say(format!("  receive to appended  {}", percentiles(&append)))?;
     let copied = approximate(stats.append.bytes_copied) / approximate(bytes.max(1));
     say(format!("  copied bytes {:.2} % of appended", copied * 100.0))?;
+    if let Some(bound) = stats.spent.bound() {
+        say(format!("  bound by the {bound}"))?;
+    }
     for error in &figures.finished.shard_errors {
         say(format!("  FAILED shard: {error}"))?;
     }

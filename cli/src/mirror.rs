@@ -216,6 +216,9 @@ fn summary(finished: &Finished, dir: &Path) -> Result<(), Failure> {
         },
         if finished.report.clean { "clean stop" } else { "the next start recovers" },
     ))?;
+    if let Some(bound) = status.shards.stats.spent.bound() {
+        say(format!("bound by the {bound}"))?;
+    }
     for (topic, why) in &status.refused {
         say(format!("not copied: {topic}: {why}"))?;
     }
@@ -272,6 +275,7 @@ fn progress_json(status: &Status) -> Value {
         "truncations": totals.truncations,
         "sourceTrouble": status.source_trouble.as_ref().map(|(why, _)| &**why),
         "parked": status.parked,
+        "boundBy": status.shards.stats.spent.bound().map(|bound| bound.name()),
     })
 }
 

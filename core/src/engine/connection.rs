@@ -134,6 +134,8 @@ pub(super) struct Connection {
     pub(super) quiet_until: Tick,
     /// Waits for a buffer, or for the turn of its range.
     pub(super) stalled: bool,
+    /// The throttle has held the next question up since then.
+    pub(super) throttled_since: Option<Tick>,
     /// Bytes of batches that the log has already, still to be passed over.
     pub(super) skip: u64,
     pub(super) path: Path,
@@ -172,6 +174,7 @@ impl Connection {
             deadline: Tick::NEVER,
             timer_at: Tick::NEVER,
             quiet_until: Tick::ZERO,
+            throttled_since: None,
             stalled: false,
             skip: 0,
             path: Path::default(),
@@ -223,6 +226,7 @@ impl Connection {
         self.moves.clear();
         self.deadline = Tick::NEVER;
         self.quiet_until = Tick::ZERO;
+        self.throttled_since = None;
         self.stalled = false;
         self.skip = 0;
         self.start = 0;

@@ -9,6 +9,7 @@ mod pace;
 mod partition;
 mod path;
 pub mod shard;
+pub mod spent;
 mod stripes;
 #[cfg(test)]
 mod tests;

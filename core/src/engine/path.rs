@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::spent::TimeSpent;
 use crate::time::Tick;
 
 /// An older minimum of the round trip is forgotten: routes change.
@@ -25,6 +26,7 @@ pub(super) struct Path {
 /// An answer that is being received.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
+    waited: Duration,
     began: Tick,
     bytes: u64,
     /// Time in which we did not read.
@@ -47,9 +49,10 @@ impl Path {
         self.rtt.into_iter().chain(self.rtt_before).min().unwrap_or_default()
     }
 
-    pub(super) fn answer_begins(&mut self, now: Tick) {
+    /// The first byte of an answer came after so long.
+    pub(super) fn answer_begins(&mut self, waited: Duration, now: Tick) {
         let (stalled, stalled_since) = (Duration::ZERO, None);
-        self.answer = Some(Answer { began: now, bytes: 0, stalled, stalled_since });
+        self.answer = Some(Answer { waited, began: now, bytes: 0, stalled, stalled_since });
     }
 
     pub(super) fn announced(&mut self, bytes: u64) {
@@ -71,13 +74,21 @@ impl Path {
         }
     }
 
-    pub(super) fn answer_ends(&mut self, now: Tick) {
+    /// The answer is complete; what it took, if it brought records.
+    pub(super) fn answer_ends(&mut self, now: Tick) -> TimeSpent {
         self.stalls(false, now);
-        let Some(answer) = self.answer.take() else { return };
+        let Some(answer) = self.answer.take().filter(|answer| answer.bytes > 0) else {
+            return TimeSpent::default();
+        };
         let took = now.since(answer.began).saturating_sub(answer.stalled);
-        if answer.bytes < BYTES_MIN {
-            return;
+        if answer.bytes >= BYTES_MIN {
+            self.learn(&answer, took);
         }
+        let (waiting, stalled) = (answer.waited, answer.stalled);
+        TimeSpent { waiting, receiving: took, stalled, throttled: Duration::ZERO }
+    }
+
+    fn learn(&mut self, answer: &Answer, took: Duration) {
         // An answer that came at once was in flight as a whole.
         let rtt = self.rtt();
         let in_flight = u128::from(answer.bytes) * rtt.as_nanos() / took.max(rtt).as_nanos().max(1);
@@ -123,11 +134,13 @@ mod tests {
         path.answered_after(Duration::from_millis(40), ms(100));
         assert_eq!(path.rtt(), Duration::from_millis(40));
         // 1 MB in 400 ms, and 600 ms of waiting for ourselves.
-        path.answer_begins(ms(1_000));
+        path.answer_begins(Duration::from_millis(40), ms(1_000));
         path.announced(1_000_000);
         path.stalls(true, ms(1_100));
         path.stalls(false, ms(1_700));
-        path.answer_ends(ms(2_000));
+        let spent = path.answer_ends(ms(2_000));
+        let parts = [spent.waiting, spent.receiving, spent.stalled].map(|part| part.as_millis());
+        assert_eq!(parts, [40, 400, 600]);
         assert_eq!(path.in_flight_bytes(), 100_000);
         assert_eq!(path.fetch_bytes(16, 1 << 20, 8 << 20), 1_600_000);
         assert_eq!(path.fetch_bytes(4, 512 << 10, 8 << 20), 512 << 10);

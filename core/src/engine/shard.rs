@@ -28,6 +28,7 @@ use super::config::ShardConfig;
 use super::connection::{Connection, ConnectionId};
 use super::message::{BrokerAddress, Command, PartitionKey, Report};
 use super::partition::{Partition, Status};
+use super::spent::TimeSpent;
 use super::throttle::Throttle;
 use super::timers::{Timer, Timers};
 use crate::fetcher::BackoffPolicy;
@@ -96,9 +97,12 @@ pub struct ShardStats {
     pub buffer_waits: u64,
     /// Of striped partitions.
     pub stripes: StripeStats,
+    /// Where the time went.
+    pub spent: TimeSpent,
     /// Milliseconds that brokers asked for silence.
     pub broker_throttle_ms: u64,
-    /// Times from sending a Fetch to the first byte of its answer; the driver drains it.
+    /// Times from sending a Fetch to the first byte of its answer, of answers with records; the
+    /// driver drains it.
     pub fetch_latencies: Vec<Duration>,
 }
 

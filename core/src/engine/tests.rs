@@ -23,6 +23,7 @@ use super::config::ShardConfig;
 use super::connection::{Connection, HEAD_BYTES, Lane};
 use super::message::*;
 use super::shard::{Action, Shard};
+use super::spent::Bound;
 use crate::fetcher::BackoffPolicy;
 use crate::log::config::LogConfig;
 use crate::log::disk::{DiskAction, DiskDone, DiskOp, DiskOutcome, FileId};
@@ -534,6 +535,22 @@ fn closing_on_a_slow_disk_does_not_spin() {
     world.run(5);
     assert!(matches!(world.reports.last(), Some(Report::Stopped)));
     world.assert_copied(world.log.len());
+}
+
+/// Goal: what bounds a copy is told.
+/// Method: a partition with more to copy than the throttle lets through.
+#[test]
+fn a_throttle_that_binds_is_told() {
+    let mut world = World::new(ShardConfig::default());
+    world.add();
+    world.shard.command(Command::SetThrottled { key: PartitionKey(1), throttled: true });
+    world.shard.command(Command::SetThrottleRate(Some(100_000)));
+    world.produce(300, 1_000);
+    // One answer brings it all, and the next question waits for the debt.
+    world.run(10_000);
+    let stats = world.shard.stats_mut();
+    assert_eq!(stats.spent.bound(), Some(Bound::Throttle), "{:?}", stats.spent);
+    assert!(stats.spent.throttled > Duration::from_secs(1), "{:?}", stats.spent);
 }
 
 /// Goal: a throttle that comes while running holds from then on, and going it frees.

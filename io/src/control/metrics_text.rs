@@ -3,6 +3,7 @@
 //! The number of series is bounded: partitions beyond a limit are only in the sums.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
@@ -48,7 +49,7 @@ pub(super) fn render(status: &Status) -> String {
 type Sample = (&'static str, &'static str, u64);
 
 /// What only grows.
-fn counters(status: &Status) -> [Sample; 17] {
+fn counters(status: &Status) -> [Sample; 21] {
     let stats = &status.shards.stats;
     [
         ("appended_bytes_total", "Batch bytes below log end offsets", stats.append.bytes_appended),
@@ -74,6 +75,26 @@ fn counters(status: &Status) -> [Sample; 17] {
             "source_throttle_ms_total",
             "Milliseconds that the source asked for silence",
             stats.broker_throttle_ms,
+        ),
+        (
+            "fetch_waiting_ms_total",
+            "Milliseconds of all connections from a question to its answer's first byte",
+            millis(stats.spent.waiting),
+        ),
+        (
+            "fetch_receiving_ms_total",
+            "From there to the answer's end, unless stalled",
+            millis(stats.spent.receiving),
+        ),
+        (
+            "fetch_stalled_ms_total",
+            "Part of an answer was there, and no buffer for it",
+            millis(stats.spent.stalled),
+        ),
+        (
+            "fetch_throttled_ms_total",
+            "A question was held up by the throttle",
+            millis(stats.spent.throttled),
         ),
         ("stripe_ranges_total", "Ranges asked for by stripes", stats.stripes.ranges),
         ("stripe_holes_total", "Of these, what was missing before one", stats.stripes.holes),
@@ -129,7 +150,7 @@ fn states(out: &mut String, status: &Status) {
 fn latency(out: &mut String, name: &str, help: &str, histogram: &Histogram<u64>) {
     head(out, name, "summary", help);
     for quantile in QUANTILES {
-        let us = std::time::Duration::from_micros(histogram.value_at_quantile(quantile));
+        let us = Duration::from_micros(histogram.value_at_quantile(quantile));
         line(out, name, &format!("{{quantile=\"{quantile}\"}}"), us.as_secs_f64());
     }
     line(out, &format!("{name}_count"), "", histogram.len());
@@ -164,6 +185,10 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
 
 fn line(out: &mut String, name: &str, labels: &str, value: impl std::fmt::Display) {
     let _ = writeln!(out, "heliostat_{name}{labels} {value}");
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn number(value: usize) -> u64 {

@@ -13,7 +13,7 @@ const LATENCY_US_MAX: u64 = 60_000_000;
 pub struct ShardSnapshot {
     /// Counters; its latency lists are empty.
     pub stats: ShardStats,
-    /// Fetch sent to first byte of its answer, in microseconds.
+    /// Fetch sent to first byte of its answer, of answers with records, in microseconds.
     pub fetch_latency_us: Histogram<u64>,
     /// First byte of a write received to write complete, in microseconds. Not durable yet.
     pub append_latency_us: Histogram<u64>,
@@ -71,6 +71,7 @@ impl ShardSnapshot {
         sum.stripes.holes += more.stripes.holes;
         sum.stripes.lost += more.stripes.lost;
         sum.stripes.overlap_bytes += more.stripes.overlap_bytes;
+        sum.spent.add(&more.spent);
         sum.broker_throttle_ms += more.broker_throttle_ms;
         self.buffers_lent_bytes += other.buffers_lent_bytes;
         self.partitions += other.partitions;

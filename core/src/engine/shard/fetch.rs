@@ -9,6 +9,7 @@ use crate::engine::connection::{
 };
 use crate::engine::message::{BrokerAddress, Leader, PartitionKey, Report, ReturnReason, Trouble};
 use crate::engine::partition::Status;
+use crate::engine::spent::TimeSpent;
 use crate::engine::timers::Timer;
 use crate::log::failure::RunError;
 use crate::protocol::fetch_stream::{
@@ -42,8 +43,13 @@ impl Shard {
         let connection = &self.connections[index];
         if connection.lane == Lane::Throttled {
             match self.throttle.grant(max_bytes, now) {
-                Some(granted) => max_bytes = granted,
+                Some(granted) => {
+                    max_bytes = granted;
+                    let since = self.connections[index].throttled_since.take();
+                    self.stats.spent.throttled += since.map_or(Duration::ZERO, |at| now.since(at));
+                }
                 None => {
+                    self.connections[index].throttled_since.get_or_insert(now);
                     if !self.throttle_timer {
                         self.throttle_timer = true;
                         self.timers.set(self.throttle.ready_at(now), Timer::Throttle);
@@ -321,11 +327,8 @@ impl Shard {
             self.break_connection(index, &Arc::from(reason));
             return;
         }
-        if self.stats.fetch_latencies.len() < LATENCIES_MAX {
-            self.stats.fetch_latencies.push(now.since(asked.sent_at));
-        }
         connection.path.answered_after(now.since(asked.sent_at), now);
-        connection.path.answer_begins(now);
+        connection.path.answer_begins(now.since(asked.sent_at), now);
         if header.throttle_ms > 0 {
             self.stats.broker_throttle_ms += u64::from(header.throttle_ms);
             let until = now.after(Duration::from_millis(u64::from(header.throttle_ms)));
@@ -593,7 +596,16 @@ impl Shard {
         let connection = &mut self.connections[index];
         connection.in_flight = None;
         connection.deadline = Tick::NEVER;
-        connection.path.answer_ends(self.now);
+        let mut spent = connection.path.answer_ends(self.now);
+        if matches!(connection.lane, Lane::Stripe(_)) {
+            spent.stalled = Duration::ZERO;
+        }
+        self.stats.spent.add(&spent);
+        // A long poll without records tells of the source's patience.
+        let brought_records = spent != TimeSpent::default();
+        if brought_records && self.stats.fetch_latencies.len() < LATENCIES_MAX {
+            self.stats.fetch_latencies.push(spent.waiting);
+        }
         let moves = std::mem::take(&mut connection.moves);
         for (key, hint) in moves {
             self.follow_hint(key, hint, endpoints);
