@@ -276,14 +276,7 @@ impl<'a> Opening<'a> {
     fn scan(&mut self, first: usize) -> Result<Tail, LogOpenError> {
         let first_base = self.layout.segments.get(first).map_or(Offset::ZERO, |it| it.base);
         let mut epochs = self.load_epochs(first)?;
-        let log_start = self.options.log_start.unwrap_or(Offset::ZERO);
-        let at_start = epochs.epoch_for_offset(log_start);
         epochs.truncate_from_end(first_base);
-        if let Some(epoch) = at_start.filter(|_| epochs.latest().is_none()) {
-            // It may have begun before this segment, and been moved to the log start. If it
-            // did not, the batches say so.
-            epochs.assign(epoch, first_base.plus(-1));
-        }
         let mut producers = self.producers_at(first_base)?;
         let mut index = first;
         loop {
