@@ -376,6 +376,28 @@ fn a_lost_epoch_checkpoint_is_made_again() {
 }
 
 #[test]
+fn the_epoch_at_the_log_start_outlives_batches_without_one() {
+    let mut case = Case::new();
+    let log = name(case.bases[2], Kind::Log);
+    let mut bytes = case.disk.contents(&log).expect("is there").clone();
+    for batch in 0..BATCHES {
+        let at = case.position(2, batch);
+        bytes[at + 12..at + 16].copy_from_slice(&(-1_i32).to_be_bytes());
+    }
+    case.disk.replace_file(&log, &bytes);
+    let start = case.bases[2].plus(9);
+    case.options.log_start = Some(start);
+    case.options.recovery_point = case.end();
+    let before = case.source.batches[2 * BATCHES - 1].meta.leader_epoch;
+    for _ in 0..2 {
+        let (log, _) = case.try_open().expect("opens");
+        let entries: Vec<_> =
+            log.epochs.entries().iter().map(|it| (it.epoch, it.start_offset)).collect();
+        assert_eq!(entries, [(before, start)]);
+    }
+}
+
+#[test]
 fn a_reset_leaves_an_empty_log() {
     let mut case = Case::new();
     let start = case.end().plus(100);

@@ -33,7 +33,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use self::layout::Layout;
-use self::rebuild::{Rebuilt, rebuild};
+use self::rebuild::{Rebuilt, ScannedEpochs, rebuild};
 pub use self::report::{Cut, CutReason, Damage, LogOpenError, OpenOptions, OpenReport};
 use self::walk::{WalkStop, walk};
 use super::checkpoint;
@@ -275,8 +275,11 @@ impl<'a> Opening<'a> {
     /// Verifies everything from segment `first` on and makes its side files anew.
     fn scan(&mut self, first: usize) -> Result<Tail, LogOpenError> {
         let first_base = self.layout.segments.get(first).map_or(Offset::ZERO, |it| it.base);
-        let mut epochs = self.load_epochs(first)?;
-        epochs.truncate_from_end(first_base);
+        let mut epochs = ScannedEpochs::new(
+            self.load_epochs(first)?,
+            first_base,
+            self.options.log_start.unwrap_or(Offset::ZERO),
+        );
         let mut producers = self.producers_at(first_base)?;
         let mut index = first;
         loop {
@@ -314,7 +317,7 @@ impl<'a> Opening<'a> {
             self.store.sync(&path)?;
             let active = self.write_side_files(index, rebuilt, next == Next::Segment)?;
             if next != Next::Segment {
-                return Ok(Tail { active, log_end: end, epochs, producers });
+                return Ok(Tail { active, log_end: end, epochs: epochs.cache, producers });
             }
             index += 1;
         }

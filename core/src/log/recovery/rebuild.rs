@@ -11,7 +11,7 @@ use crate::log::index::{SegmentIndexes, relative_offset};
 use crate::log::producer_state::ProducerState;
 use crate::log::store::{ColdStore, StoreError};
 use crate::records::BatchMeta;
-use crate::types::{Offset, TimestampMs};
+use crate::types::{LeaderEpoch, Offset, TimestampMs};
 
 /// What a rebuild found.
 #[derive(Debug)]
@@ -37,6 +37,35 @@ impl Rebuilt {
     }
 }
 
+/// Epochs as a scan finds them in the batches.
+#[derive(Debug)]
+pub(super) struct ScannedEpochs {
+    pub(super) cache: EpochCache,
+    /// What the checkpoint says of the log's start, until a batch reaches it. The epoch may
+    /// have begun in a segment that is gone, and batches behind the start need not carry it.
+    at_start: Option<(LeaderEpoch, Offset)>,
+}
+
+impl ScannedEpochs {
+    /// `stored` comes from the checkpoint; batches are scanned from `first_base` on.
+    pub(super) fn new(mut stored: EpochCache, first_base: Offset, log_start: Offset) -> Self {
+        let at_start = stored.epoch_for_offset(log_start).map(|epoch| (epoch, log_start));
+        stored.truncate_from_end(first_base);
+        Self { cache: stored, at_start }
+    }
+
+    fn on_batch(&mut self, meta: &BatchMeta) {
+        // Not before: of an empty log the checkpoint may tell what batches once said that
+        // a crash took away.
+        if let Some((epoch, start)) = self.at_start.take_if(|(_, start)| meta.last_offset >= *start)
+            && self.cache.latest().is_none()
+        {
+            self.cache.assign(epoch, start);
+        }
+        self.cache.on_batch(meta);
+    }
+}
+
 /// Walks the segment that begins at `base`, checksums included, up to the first
 /// batch that reaches to `limit` or past it. `producers` is the state at `base` and
 /// is taken to the end; `epochs` too, if there is one.
@@ -47,7 +76,7 @@ pub(super) fn rebuild(
     config: &LogConfig,
     limit: Option<Offset>,
     producers: &mut ProducerState,
-    mut epochs: Option<&mut EpochCache>,
+    mut epochs: Option<&mut ScannedEpochs>,
 ) -> Result<Rebuilt, StoreError> {
     let mut indexes = SegmentIndexes::new(base, config);
     let (mut offset_index, mut time_index, mut txn_index) = (Vec::new(), Vec::new(), Vec::new());
