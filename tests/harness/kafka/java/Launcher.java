@@ -1,3 +1,6 @@
+import java.io.BufferedOutputStream;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.util.Arrays;
@@ -8,8 +11,13 @@ import java.util.Arrays;
  * <p>Standard input is a pipe held by the harness. When it closes, for whatever reason, the JVM
  * halts at once: a test that panics, is killed or times out leaves no broker behind.
  *
- * <p>Usage: {@code Launcher [--format CLUSTER_ID PROPERTIES] CLASS ARGUMENTS...}. With
- * {@code --format} Kafka's own StorageTool runs first, in this JVM, because a JVM of its own would
+ * <p>Usage: {@code Launcher [--buffered] [--format CLUSTER_ID PROPERTIES] CLASS ARGUMENTS...}.
+ *
+ * <p>With {@code --buffered} standard output is written in large pieces: Java writes each argument
+ * of each print by itself, which takes a tool that prints a line a record minutes instead of
+ * seconds. What is buffered is written at the end, however it comes but by halting.
+ *
+ * <p>With {@code --format} Kafka's own StorageTool runs first, in this JVM, because a JVM of its own would
  * cost another second; directories that are formatted already stay as they are.
  */
 public final class Launcher {
@@ -21,9 +29,13 @@ public final class Launcher {
         guard.start();
 
         int next = 0;
-        if (args.length > 0 && args[0].equals("--format")) {
-            format(args[1], args[2]);
-            next = 3;
+        if (args.length > next && args[next].equals("--buffered")) {
+            buffer();
+            next += 1;
+        }
+        if (args.length > next && args[next].equals("--format")) {
+            format(args[next + 1], args[next + 2]);
+            next += 3;
         }
         Class<?> main = Class.forName(args[next]);
         String[] rest = Arrays.copyOfRange(args, next + 1, args.length);
@@ -39,6 +51,13 @@ public final class Launcher {
             // The same as the end.
         }
         Runtime.getRuntime().halt(137);
+    }
+
+    private static void buffer() {
+        PrintStream out = new PrintStream(
+                new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16), false);
+        System.setOut(out);
+        Runtime.getRuntime().addShutdownHook(new Thread(out::flush, "harness-flush"));
     }
 
     private static void format(String clusterId, String properties) throws Exception {
