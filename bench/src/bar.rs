@@ -8,7 +8,6 @@ use crate::error::BenchError;
 use crate::side::Side;
 
 /// Which way a limit binds.
-#[cfg_attr(not(test), expect(dead_code, reason = "the comparison with loops has limits"))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Limit {

@@ -13,8 +13,10 @@ mod bar;
 mod compare;
 mod error;
 mod host;
+mod loops;
 mod place;
 mod process;
+mod raw;
 mod role;
 mod side;
 

@@ -1,6 +1,7 @@
 //! One side of a comparison in a process of its own: this program, started again.
 
 mod child;
+mod loops;
 mod mirror;
 mod source;
 
@@ -25,6 +26,8 @@ pub(crate) struct RoleArgs {
 enum Role {
     /// The embedded source: generates, serves, and ends with its standard input.
     Source(source::SourceArgs),
+    /// A loop that only moves bytes, from the raw port of the source.
+    Loop(loops::LoopArgs),
     /// The product: copies once, to a clean stop.
     Mirror(mirror::MirrorArgs),
 }
@@ -36,6 +39,7 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
     }
     match &args.role {
         Role::Source(args) => source::play(args),
+        Role::Loop(args) => loops::play(args),
         Role::Mirror(args) => mirror::play(args),
     }
 }

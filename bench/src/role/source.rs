@@ -14,6 +14,7 @@ use heliostat_io::listener::{Listener, ListenerConfig};
 
 use super::tell;
 use crate::error::BenchError;
+use crate::raw;
 
 /// Equal seeds make equal topics.
 const SEED: u64 = 1_279;
@@ -40,6 +41,9 @@ pub(crate) struct SourceArgs {
     /// Size of a value.
     #[arg(long, default_value_t = 1_024)]
     pub(crate) value_bytes: usize,
+    /// Open the raw port too, and tell where it is in a second line.
+    #[arg(long)]
+    pub(crate) raw: bool,
 }
 
 pub(super) fn play(args: &SourceArgs) -> Result<(), BenchError> {
@@ -56,11 +60,18 @@ pub(super) fn play(args: &SourceArgs) -> Result<(), BenchError> {
         batch_bytes: args.batch_bytes,
         value_bytes: args.value_bytes,
     };
-    generate_uniform(&catalog, &spec).map_err(|error| failed(error.to_string()))?;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let listener = Listener::start(Arc::clone(&catalog), ListenerConfig::new(address, NODE));
+    let topic = generate_uniform(&catalog, &spec).map_err(|error| failed(error.to_string()))?;
+    // What the generator left to be written must not disturb the first run.
+    for partition in &topic.partitions {
+        partition.flush().map_err(|error| failed(error.to_string()))?;
+    }
+    let config = ListenerConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), NODE);
+    let listener = Listener::start(Arc::clone(&catalog), config.clone());
     let listener = listener.map_err(|error| failed(error.to_string()))?;
     tell(&listener.address().to_string())?;
+    if args.raw {
+        tell(&raw::serve(&topic, &config)?)?;
+    }
     // The end of the input is the end of the measurement, however it went.
     let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
     listener.stop();

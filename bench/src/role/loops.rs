@@ -1,0 +1,66 @@
+//! A loop that only moves bytes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+
+use super::tell;
+use crate::error::BenchError;
+use crate::loops::{Direct, Mover, Plain, Splice, drain};
+use crate::process::{cpu_seconds, peak_rss};
+use crate::raw::Port;
+use crate::side::Side;
+
+/// Which loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// read, pwrite.
+    Plain,
+    /// splice twice.
+    Splice,
+    /// io_uring, O_DIRECT.
+    Direct,
+    /// The same, and the CRC-32C of all bytes.
+    DirectCrc,
+}
+
+/// What it moves.
+#[derive(Args, Debug)]
+pub(super) struct LoopArgs {
+    /// Which loop.
+    #[arg(value_enum)]
+    kind: Kind,
+    /// The raw port.
+    #[arg(long)]
+    source: SocketAddr,
+    /// What has to come.
+    #[arg(long)]
+    bytes: u64,
+    /// Directory of the files; it is made.
+    #[arg(long)]
+    to: PathBuf,
+}
+
+pub(super) fn play(args: &LoopArgs) -> Result<(), BenchError> {
+    std::fs::create_dir(&args.to).map_err(BenchError::file(&args.to))?;
+    let (begun, cpu) = (Instant::now(), cpu_seconds());
+    let mut stream = Port::connect(args.source).map_err(BenchError::system("connect"))?;
+    let dir = args.to.clone();
+    let failed = BenchError::system("set a loop up");
+    let mut mover: Box<dyn Mover> = match args.kind {
+        Kind::Plain => Box::new(Plain::new(dir)),
+        Kind::Splice => Box::new(Splice::new(dir).map_err(failed)?),
+        Kind::Direct => Box::new(Direct::new(dir, false).map_err(failed)?),
+        Kind::DirectCrc => Box::new(Direct::new(dir, true).map_err(failed)?),
+    };
+    let moved = drain(&mut stream, &args.to, &mut *mover);
+    let bytes = moved.map_err(BenchError::system("move bytes"))?;
+    let (seconds, cpu_seconds) = (begun.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+    if bytes != args.bytes {
+        return Err(BenchError::Incomplete(format!("{bytes} of {} bytes", args.bytes)));
+    }
+    let rss_bytes = peak_rss(std::process::id()).unwrap_or(0);
+    tell(&Side { bytes, seconds, cpu_seconds, rss_bytes })
+}
