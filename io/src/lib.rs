@@ -9,6 +9,7 @@ pub mod disk;
 pub mod generate;
 pub mod listener;
 pub mod net;
+pub mod path_emulator;
 pub mod preflight;
 pub mod ring;
 pub mod shard;
