@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use heliostat_io::path_emulator::PathError;
 use heliostat_tests::scenarios::ScenarioError;
 use thiserror::Error;
 
@@ -35,6 +36,9 @@ pub(crate) enum BenchError {
     /// A copy that is not complete is not measured.
     #[error("not everything was copied: {0}")]
     Incomplete(String),
+    /// An emulated path.
+    #[error("no path can be emulated here: {0}")]
+    Path(#[from] PathError),
     /// The job under test.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),

@@ -3,7 +3,7 @@
 //! Needs root, `/dev/net/tun` and `ip`; where one is missing the tests say so and pass, unless
 //! `HELIOSTAT_REQUIRE_PATH=1`.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
 #![expect(clippy::print_stderr, reason = "what is missing is for people to read")]
 
 use std::io::{Read as _, Write as _};

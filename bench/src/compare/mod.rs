@@ -1,6 +1,7 @@
 //! The comparisons, one module each.
 
 mod limit;
+mod wan;
 
 use clap::Subcommand;
 
@@ -12,11 +13,14 @@ use crate::error::BenchError;
 pub(crate) enum What {
     /// Loops that only move bytes: what this machine can do at best.
     Limit(limit::LimitArgs),
+    /// Plain TCP over an emulated long path; needs root.
+    Wan(wan::WanArgs),
 }
 
 /// Runs a comparison.
 pub(crate) fn run(what: &What) -> Result<Vec<Bar>, BenchError> {
     match what {
         What::Limit(args) => limit::run(args),
+        What::Wan(args) => wan::run(args),
     }
 }

@@ -1,11 +1,27 @@
 //! Starting a role, and hearing from it.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use serde::de::DeserializeOwned;
 
 use crate::error::BenchError;
+
+/// Where a role is played.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seat {
+    /// On this processor, or on all.
+    pub(crate) cpu: Option<usize>,
+    /// In this network namespace, or in that of this process.
+    pub(crate) namespace: Option<PathBuf>,
+}
+
+impl From<Option<usize>> for Seat {
+    fn from(cpu: Option<usize>) -> Self {
+        Self { cpu, namespace: None }
+    }
+}
 
 /// A running role; it is killed when this goes.
 #[derive(Debug)]
@@ -18,14 +34,18 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts a role on processor `cpu`, or on all.
-    pub(crate) fn start(cpu: Option<usize>, args: &[String]) -> Result<Self, BenchError> {
+    /// Starts a role in its place.
+    pub(crate) fn start(seat: impl Into<Seat>, args: &[String]) -> Result<Self, BenchError> {
+        let seat = seat.into();
         let failed = BenchError::system("start a role");
         let program = std::env::current_exe().map_err(BenchError::system("find this program"))?;
         let mut command = Command::new(program);
         command.arg("role");
-        if let Some(cpu) = cpu {
+        if let Some(cpu) = seat.cpu {
             command.args(["--cpu", &cpu.to_string()]);
+        }
+        if let Some(namespace) = &seat.namespace {
+            command.arg("--netns").arg(namespace);
         }
         let mut process = command
             .args(args)
@@ -72,10 +92,10 @@ impl Drop for Child {
 
 /// Runs a role to its end and returns its figures.
 pub(crate) fn run<T: DeserializeOwned>(
-    cpu: Option<usize>,
+    seat: impl Into<Seat>,
     args: &[String],
 ) -> Result<T, BenchError> {
-    let mut child = Child::start(cpu, args)?;
+    let mut child = Child::start(seat, args)?;
     let figures = child.hear()?;
     child.end()?;
     Ok(figures)

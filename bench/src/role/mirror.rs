@@ -32,12 +32,18 @@ pub(super) struct MirrorArgs {
     sets: Vec<String>,
 }
 
-pub(super) fn play(args: &MirrorArgs) -> Result<(), BenchError> {
-    let mut copy = Copy::at(&args.to, &args.source, &args.topics).shards(args.shards);
-    for set in &args.sets {
-        let (key, value) = set.split_once('=').unwrap_or((set, ""));
-        copy = copy.with(key, value);
+impl MirrorArgs {
+    pub(super) fn copy(&self) -> Copy {
+        let copy = Copy::at(&self.to, &self.source, &self.topics).shards(self.shards);
+        self.sets.iter().fold(copy, |copy, set| {
+            let (key, value) = set.split_once('=').unwrap_or((set, ""));
+            copy.with(key, value)
+        })
     }
+}
+
+pub(super) fn play(args: &MirrorArgs) -> Result<(), BenchError> {
+    let copy = args.copy();
     let (begun, cpu) = (Instant::now(), cpu_seconds());
     let report = copy.once()?;
     let (seconds, cpu_seconds) = (begun.elapsed().as_secs_f64(), cpu_seconds() - cpu);

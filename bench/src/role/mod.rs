@@ -1,14 +1,21 @@
 //! One side of a comparison in a process of its own: this program, started again.
 
 mod child;
+mod follow;
 mod loops;
 mod mirror;
 mod source;
+mod stream;
+mod timed;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use heliostat_io::path_emulator::enter_namespace;
 use serde::Serialize;
 
-pub(crate) use self::child::{Child, run};
+pub(crate) use self::child::{Child, Seat, run};
+pub(crate) use self::follow::Followed;
 use crate::error::BenchError;
 use crate::place::pin;
 
@@ -18,6 +25,9 @@ pub(crate) struct RoleArgs {
     /// Stay on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
+    /// Be in this network namespace.
+    #[arg(long, value_name = "FILE")]
+    netns: Option<PathBuf>,
     #[command(subcommand)]
     role: Role,
 }
@@ -30,6 +40,12 @@ enum Role {
     Loop(loops::LoopArgs),
     /// The product: copies once, to a clean stop.
     Mirror(mirror::MirrorArgs),
+    /// The product: follows for a time.
+    Follow(follow::FollowArgs),
+    /// Plain TCP: sends zeros, and ends with its standard input.
+    StreamSource(stream::SourceArgs),
+    /// Plain TCP: reads for a time.
+    StreamSink(stream::SinkArgs),
 }
 
 /// Plays one role to its end.
@@ -37,10 +53,16 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
     if let Some(cpu) = args.cpu {
         pin(cpu)?;
     }
+    if let Some(netns) = &args.netns {
+        enter_namespace(netns)?;
+    }
     match &args.role {
         Role::Source(args) => source::play(args),
         Role::Loop(args) => loops::play(args),
         Role::Mirror(args) => mirror::play(args),
+        Role::Follow(args) => follow::play(args),
+        Role::StreamSource(args) => stream::source(args),
+        Role::StreamSink(args) => stream::sink(args),
     }
 }
 

@@ -44,6 +44,12 @@ pub(crate) struct SourceArgs {
     /// Open the raw port too, and tell where it is in a second line.
     #[arg(long)]
     pub(crate) raw: bool,
+    /// Address of the listener.
+    #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+    pub(crate) listen: Ipv4Addr,
+    /// `socket.send.buffer.bytes`; -1 leaves it to the system.
+    #[arg(long, default_value_t = 100 << 10, allow_negative_numbers = true)]
+    pub(crate) send_buffer_bytes: i64,
 }
 
 pub(super) fn play(args: &SourceArgs) -> Result<(), BenchError> {
@@ -65,7 +71,9 @@ pub(super) fn play(args: &SourceArgs) -> Result<(), BenchError> {
     for partition in &topic.partitions {
         partition.flush().map_err(|error| failed(error.to_string()))?;
     }
-    let config = ListenerConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), NODE);
+    let address = SocketAddr::from((args.listen, 0));
+    let socket_send_buffer_bytes = usize::try_from(args.send_buffer_bytes).ok();
+    let config = ListenerConfig { socket_send_buffer_bytes, ..ListenerConfig::new(address, NODE) };
     let listener = Listener::start(Arc::clone(&catalog), config.clone());
     let listener = listener.map_err(|error| failed(error.to_string()))?;
     tell(&listener.address().to_string())?;

@@ -28,7 +28,7 @@ pub use self::config::{Loss, ParseError, PathConfig, Rate, duration};
 pub use self::error::PathError;
 pub use self::link::{Fate, Link, LinkConfig};
 pub use self::namespace::enter_namespace;
-pub use self::pump::{Direction, PathReport};
+pub use self::pump::{Direction, LATE, PathReport};
 
 use self::namespace::EndOfPath;
 use self::pump::Pump;

@@ -22,6 +22,9 @@ const READ_MAX: u32 = 4_096;
 /// Above all others' threads where allowed: a late pump is a longer path.
 const NICE: i32 = -15;
 
+/// A packet that is not late by this is on time.
+pub const LATE: Duration = Duration::from_millis(2);
+
 /// What one direction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
@@ -35,6 +38,8 @@ pub struct Direction {
     pub dropped: u64,
     /// Packets that the receiving device did not take.
     pub refused: u64,
+    /// Packets that came more than [`LATE`] after their time: the processors were busy.
+    pub late: u64,
     /// Most bytes that waited at once.
     pub queue_bytes_max: u64,
 }
@@ -62,11 +67,7 @@ pub(super) struct Pump {
 
 impl Pump {
     /// Between two devices, near first.
-    pub(super) fn start(
-        devices: [File; 2],
-        link: LinkConfig,
-        mtu: u16,
-    ) -> Result<Self, PathError> {
+    pub(super) fn start(devices: [File; 2], link: LinkConfig, mtu: u16) -> Result<Self, PathError> {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(stop.map_err(PathError::system("an eventfd"))?);
         let report = Arc::new(Mutex::new(PathReport::default()));
@@ -173,7 +174,9 @@ impl Line {
     fn deliver(&mut self, mut device: &File, begun: Instant) {
         let now = begun.elapsed();
         while let Some((at, packet)) = self.under_way.pop_front_if(|(at, _)| *at <= now) {
-            self.late_max = self.late_max.max(now.saturating_sub(at));
+            let late = now.saturating_sub(at);
+            self.late_max = self.late_max.max(late);
+            self.did.late += u64::from(late > LATE);
             match device.write(&packet) {
                 Ok(_) => {
                     self.did.packets += 1;

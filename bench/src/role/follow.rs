@@ -1,0 +1,57 @@
+//! The product over a window of time, for sources that have more than is copied meanwhile.
+
+use std::fs;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::mirror::MirrorArgs;
+use super::tell;
+use super::timed::Window;
+use crate::error::BenchError;
+use crate::process::peak_rss;
+use crate::side::Side;
+
+/// What it copies, and for how long.
+#[derive(Args, Debug)]
+pub(super) struct FollowArgs {
+    #[command(flatten)]
+    mirror: MirrorArgs,
+    #[command(flatten)]
+    window: Window,
+}
+
+/// Figures of the window.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Followed {
+    pub(crate) side: Side,
+    /// Established TCP connections of its network namespace at the end.
+    pub(crate) connections: u32,
+    /// What held it up, as its own figures tell; whole run.
+    pub(crate) account: String,
+}
+
+pub(super) fn play(args: &FollowArgs) -> Result<(), BenchError> {
+    let job = args.mirror.copy().follow()?;
+    let window = args
+        .window
+        .measure(|| Ok(job.status().shards.stats.append.bytes_appended), || job.check().is_err());
+    let connections = established();
+    let stats = job.status().shards.stats.clone();
+    let report = job.end()?;
+    let (bytes, seconds, cpu_seconds) = window?;
+    if !report.clean {
+        return Err(BenchError::Incomplete(format!("{:?}", report.ended)));
+    }
+    let rss_bytes = peak_rss(std::process::id()).unwrap_or(0);
+    let side = Side { bytes, seconds, cpu_seconds, rss_bytes };
+    tell(&Followed { side, connections, account: format!("{stats:?}") })
+}
+
+/// Of this network namespace.
+fn established() -> u32 {
+    let table = fs::read_to_string("/proc/self/net/tcp").unwrap_or_default();
+    // Columns: number, local address, remote address, state; 01 is ESTABLISHED.
+    let open = table.lines().filter(|line| line.split_whitespace().nth(3) == Some("01")).count();
+    u32::try_from(open).unwrap_or(u32::MAX)
+}
