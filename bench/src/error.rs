@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use heliostat_io::path_emulator::PathError;
+use heliostat_tests::kafka::{KafkaError, Skipped};
 use heliostat_tests::scenarios::ScenarioError;
 use thiserror::Error;
 
@@ -39,6 +40,12 @@ pub(crate) enum BenchError {
     /// An emulated path.
     #[error("no path can be emulated here: {0}")]
     Path(#[from] PathError),
+    /// No Kafka on this machine.
+    #[error("a real Kafka is needed: {0}")]
+    NoKafka(#[from] Skipped),
+    /// The source, the other side's destination, or the harness around them.
+    #[error("Kafka: {0}")]
+    Kafka(#[from] KafkaError),
     /// The job under test.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),

@@ -13,6 +13,7 @@ mod bar;
 mod compare;
 mod error;
 mod host;
+mod kafka;
 mod loops;
 mod place;
 mod process;

@@ -1,5 +1,6 @@
 //! The comparisons, one module each.
 
+mod librdkafka;
 mod limit;
 mod wan;
 
@@ -15,6 +16,8 @@ pub(crate) enum What {
     Limit(limit::LimitArgs),
     /// Plain TCP over an emulated long path; needs root.
     Wan(wan::WanArgs),
+    /// librdkafka, which consumes to nowhere, beside a copy to disk; from a real Kafka.
+    Librdkafka(librdkafka::LibrdkafkaArgs),
 }
 
 /// Runs a comparison.
@@ -22,5 +25,6 @@ pub(crate) fn run(what: &What) -> Result<Vec<Bar>, BenchError> {
     match what {
         What::Limit(args) => limit::run(args),
         What::Wan(args) => wan::run(args),
+        What::Librdkafka(args) => librdkafka::run(args),
     }
 }

@@ -2,6 +2,7 @@
 
 mod child;
 mod follow;
+mod librdkafka;
 mod loops;
 mod mirror;
 mod source;
@@ -16,8 +17,11 @@ use serde::Serialize;
 
 pub(crate) use self::child::{Child, Seat, run};
 pub(crate) use self::follow::Followed;
+pub(crate) use self::librdkafka::available as librdkafka_is_here;
 use crate::error::BenchError;
-use crate::place::pin;
+use crate::kafka::{KafkaSource, TOPIC};
+use crate::place::{Place, pin};
+use crate::side::Side;
 
 /// Arguments of `role`.
 #[derive(Args, Debug)]
@@ -46,6 +50,8 @@ enum Role {
     StreamSource(stream::SourceArgs),
     /// Plain TCP: reads for a time.
     StreamSink(stream::SinkArgs),
+    /// librdkafka: consumes a topic to nowhere.
+    Librdkafka(librdkafka::LibrdkafkaArgs),
 }
 
 /// Plays one role to its end.
@@ -63,7 +69,31 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
         Role::Follow(args) => follow::play(args),
         Role::StreamSource(args) => stream::source(args),
         Role::StreamSink(args) => stream::sink(args),
+        Role::Librdkafka(args) => librdkafka::play(args),
     }
+}
+
+/// Our side: a copy of all of a real Kafka's topic, in a directory that is new and goes again.
+pub(crate) fn mirror(
+    cpu: Option<usize>,
+    source: &KafkaSource,
+    place: &Place,
+) -> Result<Side, BenchError> {
+    let side: Side = run(
+        cpu,
+        &[
+            "mirror".to_owned(),
+            format!("--source={}", source.bootstrap()),
+            format!("--topics={TOPIC}"),
+            format!("--to={}", place.named("copy").display()),
+        ],
+    )?;
+    place.clear("copy")?;
+    if side.bytes != source.bytes {
+        let why = format!("{} bytes of {}", side.bytes, source.bytes);
+        return Err(BenchError::Incomplete(why));
+    }
+    Ok(side)
 }
 
 /// Figures go to standard output, one line, as JSON.
