@@ -1,5 +1,6 @@
 //! A measure and the limit that it has to keep.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -39,6 +40,9 @@ pub(crate) struct Bar {
     pub(crate) our_runs: Vec<Side>,
     /// Every run of theirs, in order.
     pub(crate) their_runs: Vec<Side>,
+    /// What else was measured, of each run.
+    #[serde(flatten)]
+    pub(crate) more: BTreeMap<&'static str, Vec<f64>>,
 }
 
 impl Bar {
@@ -53,7 +57,15 @@ impl Bar {
         let (ours, theirs) = (Side::median(our_runs), Side::median(their_runs));
         let (our_runs, their_runs) = (our_runs.to_vec(), their_runs.to_vec());
         let value = value(&ours, &theirs);
-        Self { number, name: name.into(), value, limit, ours, theirs, our_runs, their_runs }
+        let (name, more) = (name.into(), BTreeMap::new());
+        Self { number, name, value, limit, ours, theirs, our_runs, their_runs, more }
+    }
+
+    /// The bar with another figure of each run, for the JSON.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &'static str, values: Vec<f64>) -> Self {
+        self.more.insert(name, values);
+        self
     }
 
     pub(crate) fn holds(&self) -> bool {

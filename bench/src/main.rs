@@ -10,6 +10,7 @@
 )]
 
 mod bar;
+mod clock;
 mod compare;
 mod error;
 mod host;

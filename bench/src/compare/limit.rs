@@ -5,13 +5,13 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::bar::{Bar, Limit};
 use crate::error::BenchError;
 use crate::place::{Place, SINK_CPU, SOURCE_CPU};
 use crate::raw::Port;
-use crate::role::{self, Child};
+use crate::role::{self, Child, Kind};
 use crate::side::Side;
 
 /// Arguments of `limit`.
@@ -32,13 +32,13 @@ pub(crate) struct LimitArgs {
     /// Connections of ours; the loops have one.
     #[arg(long, value_name = "N", default_value_t = 1)]
     connections: usize,
+    /// Only these loops; all without.
+    #[arg(long, value_enum, value_name = "LOOP")]
+    against: Vec<Kind>,
     /// Where source and copies are; default: where temporary files are.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
-
-/// Sides by their place in `Runs`; the loops by the name of their role.
-const LOOPS: [&str; 4] = ["plain", "splice", "direct", "direct-crc"];
 
 pub(super) fn run(args: &LimitArgs) -> Result<Vec<Bar>, BenchError> {
     let place = Place::new(args.dir.as_deref())?;
@@ -54,8 +54,9 @@ pub(super) fn run(args: &LimitArgs) -> Result<Vec<Bar>, BenchError> {
     let address: String = source.hear()?;
     let port: Port = source.hear()?;
     let copy = place.named("copy").display().to_string();
+    let loops = if args.against.is_empty() { Kind::value_variants() } else { &args.against };
     let mut sides = vec![mirror(&address, &copy, args.connections)];
-    sides.extend(LOOPS.iter().map(|kind| moving(kind, &port, &copy)));
+    sides.extend(loops.iter().map(|&kind| moving(kind, &port, &copy)));
     let mut runs = vec![Vec::with_capacity(args.rounds); sides.len()];
     for round in 0..args.rounds {
         for turn in 0..sides.len() {
@@ -71,7 +72,7 @@ pub(super) fn run(args: &LimitArgs) -> Result<Vec<Bar>, BenchError> {
         }
     }
     source.end()?;
-    Ok(bars(&runs))
+    Ok(bars(loops, &runs))
 }
 
 fn mirror(source: &str, to: &str, connections: usize) -> Vec<String> {
@@ -86,34 +87,36 @@ fn mirror(source: &str, to: &str, connections: usize) -> Vec<String> {
     ]
 }
 
-fn moving(kind: &str, port: &Port, to: &str) -> Vec<String> {
+fn moving(kind: Kind, port: &Port, to: &str) -> Vec<String> {
     vec![
         "loop".to_owned(),
-        kind.to_owned(),
+        kind.name(),
         format!("--source={}", port.address),
         format!("--bytes={}", port.bytes),
         format!("--to={to}"),
     ]
 }
 
-fn bars(runs: &[Vec<Side>]) -> Vec<Bar> {
-    let [ours, plain, splice, direct, direct_crc] = runs else { return Vec::new() };
-    let speed =
-        |ours: &Side, theirs: &Side| ours.megabytes_per_second() / theirs.megabytes_per_second();
-    let cost = |ours: &Side, theirs: &Side| {
-        ours.cpu_seconds_per_gigabyte() / theirs.cpu_seconds_per_gigabyte()
+/// `runs` are ours, then those of each of `loops`.
+fn bars(loops: &[Kind], runs: &[Vec<Side>]) -> Vec<Bar> {
+    let Some((ours, theirs)) = runs.split_first() else { return Vec::new() };
+    let speed = |(&kind, theirs): (&Kind, &Vec<Side>)| {
+        let limit = if kind == Kind::Direct { Limit::AtLeast(0.9) } else { Limit::None };
+        let name = format!("MB/s, all fdatasync'd: ours / {}", kind.name());
+        Bar::new(1, name, limit, (ours, theirs), |ours, theirs| {
+            ours.megabytes_per_second() / theirs.megabytes_per_second()
+        })
     };
-    let bar = |number, name: &str, limit, theirs: &[Side], of: &dyn Fn(&Side, &Side) -> f64| {
-        Bar::new(number, name, limit, (ours, theirs), of)
+    let cost = |(&kind, theirs): (&Kind, &Vec<Side>)| {
+        let limit = match kind {
+            Kind::DirectCrc => Limit::AtMost(1.2),
+            Kind::Direct => Limit::AtMost(1.5),
+            Kind::Plain | Kind::Splice => Limit::None,
+        };
+        let name = format!("CPU s/GB, all fdatasync'd: ours / {}", kind.name());
+        Bar::new(2, name, limit, (ours, theirs), |ours, theirs| {
+            ours.cpu_seconds_per_gigabyte() / theirs.cpu_seconds_per_gigabyte()
+        })
     };
-    vec![
-        bar(1, "MB/s, fdatasync'd: ours / direct", Limit::AtLeast(0.9), direct, &speed),
-        bar(1, "MB/s, fdatasync'd: ours / direct+crc", Limit::None, direct_crc, &speed),
-        bar(1, "MB/s, fdatasync'd: ours / plain", Limit::None, plain, &speed),
-        bar(1, "MB/s, fdatasync'd: ours / splice", Limit::None, splice, &speed),
-        bar(2, "CPU s/GB: ours / direct+crc", Limit::AtMost(1.2), direct_crc, &cost),
-        bar(2, "CPU s/GB: ours / direct", Limit::AtMost(1.5), direct, &cost),
-        bar(2, "CPU s/GB: ours / plain", Limit::None, plain, &cost),
-        bar(2, "CPU s/GB: ours / splice", Limit::None, splice, &cost),
-    ]
+    loops.iter().zip(theirs).map(speed).chain(loops.iter().zip(theirs).map(cost)).collect()
 }

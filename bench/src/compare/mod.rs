@@ -1,7 +1,9 @@
 //! The comparisons, one module each.
 
+mod latency;
 mod librdkafka;
 mod limit;
+mod throttle;
 mod wan;
 
 use clap::Subcommand;
@@ -14,6 +16,10 @@ use crate::error::BenchError;
 pub(crate) enum What {
     /// Loops that only move bytes: what this machine can do at best.
     Limit(limit::LimitArgs),
+    /// A loop that writes each arrival at once: what an append takes at least.
+    Latency(latency::LatencyArgs),
+    /// A throttle with its rate, and unthrottled partitions with themselves alone.
+    Throttle(throttle::ThrottleArgs),
     /// Plain TCP over an emulated long path; needs root.
     Wan(wan::WanArgs),
     /// librdkafka, which consumes to nowhere, beside a copy to disk; from a real Kafka.
@@ -24,6 +30,8 @@ pub(crate) enum What {
 pub(crate) fn run(what: &What) -> Result<Vec<Bar>, BenchError> {
     match what {
         What::Limit(args) => limit::run(args),
+        What::Latency(args) => latency::run(args),
+        What::Throttle(args) => throttle::run(args),
         What::Wan(args) => wan::run(args),
         What::Librdkafka(args) => librdkafka::run(args),
     }

@@ -3,6 +3,7 @@
 //!
 //! All end with every byte durable: each file has had its fdatasync, its directory its fsync.
 
+mod arrivals;
 mod direct;
 mod plain;
 mod splice;
@@ -12,6 +13,7 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::path::Path;
 
+pub(crate) use self::arrivals::Arrivals;
 pub(crate) use self::direct::Direct;
 pub(crate) use self::plain::Plain;
 pub(crate) use self::splice::Splice;

@@ -26,6 +26,13 @@ pub(crate) enum Kind {
     DirectCrc,
 }
 
+impl Kind {
+    /// As the command line spells it.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
 /// What it moves.
 #[derive(Args, Debug)]
 pub(super) struct LoopArgs {

@@ -1,13 +1,17 @@
 //! One side of a comparison in a process of its own: this program, started again.
 
+mod appends;
+mod arrivals;
 mod child;
 mod follow;
 mod librdkafka;
 mod loops;
 mod mirror;
+mod paced;
 mod source;
 mod stream;
 mod timed;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -15,9 +19,13 @@ use clap::{Args, Subcommand};
 use heliostat_io::path_emulator::enter_namespace;
 use serde::Serialize;
 
+pub(crate) use self::appends::{Latency, Timed};
 pub(crate) use self::child::{Child, Seat, run};
 pub(crate) use self::follow::Followed;
 pub(crate) use self::librdkafka::available as librdkafka_is_here;
+pub(crate) use self::loops::Kind;
+pub(crate) use self::paced::Lateness;
+pub(crate) use self::watch::Watched;
 use crate::error::BenchError;
 use crate::kafka::{KafkaSource, TOPIC};
 use crate::place::{Place, pin};
@@ -42,6 +50,14 @@ enum Role {
     Source(source::SourceArgs),
     /// A loop that only moves bytes, from the raw port of the source.
     Loop(loops::LoopArgs),
+    /// A loop that writes each arrival at once, from the raw port of a paced source.
+    Arrivals(arrivals::ArrivalsArgs),
+    /// The embedded source of a load with a schedule.
+    Paced(paced::PacedArgs),
+    /// The product: follows, and tells what its appends take.
+    Appends(appends::AppendsArgs),
+    /// The product: follows, and is watched from outside.
+    Watch(watch::WatchArgs),
     /// The product: copies once, to a clean stop.
     Mirror(mirror::MirrorArgs),
     /// The product: follows for a time.
@@ -65,6 +81,10 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
     match &args.role {
         Role::Source(args) => source::play(args),
         Role::Loop(args) => loops::play(args),
+        Role::Arrivals(args) => arrivals::play(args),
+        Role::Paced(args) => paced::play(args),
+        Role::Appends(args) => appends::play(args),
+        Role::Watch(args) => watch::play(args),
         Role::Mirror(args) => mirror::play(args),
         Role::Follow(args) => follow::play(args),
         Role::StreamSource(args) => stream::source(args),
