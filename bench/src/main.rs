@@ -21,6 +21,7 @@ mod process;
 mod raw;
 mod role;
 mod side;
+mod synthetic;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -10,6 +10,7 @@ mod mirror;
 mod paced;
 mod source;
 mod stream;
+mod synthetic;
 mod timed;
 mod watch;
 
@@ -58,6 +59,8 @@ enum Role {
     Appends(appends::AppendsArgs),
     /// The product: follows, and is watched from outside.
     Watch(watch::WatchArgs),
+    /// A source of many partitions that answers from memory.
+    Synthetic(synthetic::SyntheticArgs),
     /// The product: copies once, to a clean stop.
     Mirror(mirror::MirrorArgs),
     /// The product: follows for a time.
@@ -85,6 +88,7 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
         Role::Paced(args) => paced::play(args),
         Role::Appends(args) => appends::play(args),
         Role::Watch(args) => watch::play(args),
+        Role::Synthetic(args) => synthetic::play(args),
         Role::Mirror(args) => mirror::play(args),
         Role::Follow(args) => follow::play(args),
         Role::StreamSource(args) => stream::source(args),

@@ -9,26 +9,31 @@ pub struct Placed<K> {
     pub shard: usize,
     /// Observed bytes a second.
     pub bytes_per_second: f64,
-    /// Records that it is behind, or its size: what a new partition is weighed by.
+}
+
+/// What a shard has to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Observed bytes a second of its partitions.
+    pub bytes_per_second: f64,
+    /// Records that they are behind: what counts before there is a rate.
     pub backlog: u64,
+    /// How many they are.
+    pub partitions: usize,
 }
 
 /// The shard for a new partition: the one with the least to do, then with the fewest
 /// partitions. 0 if there are no shards.
-pub fn choose<K>(placed: &[Placed<K>], shards: usize) -> usize {
-    let weight = |shard: usize| {
-        let own = || placed.iter().filter(|one| one.shard == shard);
-        let rate: f64 = own().map(|one| one.bytes_per_second).sum();
-        let backlog = own().map(|one| one.backlog).fold(0_u64, u64::saturating_add);
-        (rate, backlog, own().count())
-    };
-    let lighter = |a: &(f64, u64, usize), b: &(f64, u64, usize)| {
+pub fn choose(loads: &[Load]) -> usize {
+    let lighter = |a: &Load, b: &Load| {
         // Rates below noise must not decide over an even spread of what is idle.
-        let rates = (a.0 - b.0).abs() > NOISE_BYTES_PER_SECOND;
-        let by_rate = if rates { a.0.total_cmp(&b.0) } else { std::cmp::Ordering::Equal };
-        by_rate.then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2))
+        let differ = (a.bytes_per_second - b.bytes_per_second).abs() > NOISE_BYTES_PER_SECOND;
+        let by_rate = a.bytes_per_second.total_cmp(&b.bytes_per_second);
+        let by_rate = if differ { by_rate } else { std::cmp::Ordering::Equal };
+        by_rate.then(a.backlog.cmp(&b.backlog)).then(a.partitions.cmp(&b.partitions))
     };
-    (0..shards).min_by(|&a, &b| lighter(&weight(a), &weight(b))).unwrap_or(0)
+    let lightest = loads.iter().enumerate().min_by(|(_, a), (_, b)| lighter(a, b));
+    lightest.map_or(0, |(shard, _)| shard)
 }
 
 /// Below this, a difference is nothing to move a partition for.
@@ -87,19 +92,22 @@ mod tests {
             key,
             shard,
             bytes_per_second: rate * 1e6,
-            backlog: 0,
         };
         list.iter().map(one).collect()
     }
 
     #[test]
     fn new_partitions_go_where_least_is_done() {
-        assert_eq!(choose::<u32>(&[], 0), 0);
-        assert_eq!(choose(&placed(&[(1, 0, 0.0)]), 3), 1);
-        assert_eq!(choose(&placed(&[(1, 0, 50.0), (2, 1, 0.1), (3, 1, 0.1)]), 2), 1);
-        let mut sized = placed(&[(1, 0, 0.0), (2, 1, 0.0), (3, 1, 0.0)]);
-        sized[0].backlog = 1_000;
-        assert_eq!(choose(&sized, 2), 1);
+        let load = |rate: f64, backlog, partitions| Load {
+            bytes_per_second: rate * 1e6,
+            backlog,
+            partitions,
+        };
+        assert_eq!(choose(&[]), 0);
+        assert_eq!(choose(&[load(0.0, 0, 1), load(0.0, 0, 0), load(0.0, 0, 0)]), 1);
+        assert_eq!(choose(&[load(50.0, 0, 1), load(0.2, 0, 2)]), 1);
+        assert_eq!(choose(&[load(0.0, 1_000, 1), load(0.0, 0, 2)]), 1);
+        assert_eq!(choose(&[load(0.5, 0, 1), load(0.0, 0, 2)]), 0);
     }
 
     #[test]

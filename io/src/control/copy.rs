@@ -12,6 +12,7 @@ use heliostat_core::mirror::returned::CopyEnds;
 use heliostat_core::time::Tick;
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition};
 
+use super::copies::Filed;
 use super::log_dir::Ends;
 use super::status::{PartitionState, PartitionStatus, approximate};
 
@@ -112,6 +113,8 @@ pub(super) struct Copy {
     /// Appended before the shard that has it now.
     pub(super) appended_before: u64,
     pub(super) size_bytes: u64,
+    /// Of [`super::copies::Copies`] alone.
+    pub(super) filed: Filed,
 }
 
 impl Copy {
@@ -143,6 +146,7 @@ impl Copy {
             rate: Rate::default(),
             appended_before: 0,
             size_bytes: 0,
+            filed: Filed::default(),
         }
     }
 
@@ -194,6 +198,12 @@ impl Copy {
             || (is_there && matches!(self.phase, Phase::Active { .. }))
     }
 
+    /// Records that the source has, or had at the start, and the copy lacks.
+    pub(super) fn backlog(&self) -> u64 {
+        let behind = self.high_watermark().max(self.target.unwrap_or(Offset::NONE));
+        behind.records_since(self.ends.log_end)
+    }
+
     /// For the checkpoints.
     pub(super) fn checkpoint(&self) -> Ends {
         let high_watermark = match self.high_watermark() {
@@ -217,8 +227,7 @@ impl Copy {
         let of = |field: fn(&PartitionProgress) -> Offset| {
             self.progress.as_ref().map_or(Offset::NONE, field)
         };
-        let behind = self.high_watermark().max(self.target.unwrap_or(Offset::NONE));
-        let lag_records = behind.records_since(log_end);
+        let lag_records = self.backlog();
         let records = log_end.records_since(log_start).max(1);
         let bytes_per_record = approximate(self.size_bytes) / approximate(records);
         let since = self.backoff.failing_since().map_or(Duration::ZERO, |since| now.since(since));

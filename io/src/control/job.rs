@@ -7,7 +7,7 @@ mod publish;
 mod reports;
 mod source;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use heliostat_core::config::{MirrorConfig, ThrottledPartitions};
 use heliostat_core::engine::message::{BrokerAddress, Command, PartitionKey, Trouble};
 use heliostat_core::fetcher::{Backoff, BackoffPolicy};
-use heliostat_core::mirror::placement::Rebalancer;
+use heliostat_core::mirror::placement::{Load, Rebalancer};
 use heliostat_core::mirror::returned::Policy;
 use heliostat_core::mirror::topics::Topics;
 use heliostat_core::select::TopicSelector;
@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::cancel::{Cancel, CancelHandle, CancelWatch, cancellation};
-use super::copy::{Copy, Phase};
+use super::copies::Copies;
 use super::log_dir::{LogDir, LogDirError};
 use super::openers::Openers;
 use super::questions::{Question, Source};
@@ -57,6 +57,8 @@ const SPACE_EVERY: Duration = Duration::from_secs(2);
 const SPACE_NEAR_BYTES: u64 = 8 << 30;
 const SPACE_NEAR_EVERY: Duration = Duration::from_millis(100);
 const BALANCE_EVERY: Duration = Duration::from_secs(10);
+/// Time for which sums over all partitions are good enough to place new ones.
+const LOADS_FOR: Duration = Duration::from_millis(500);
 /// Time between two divisions of the throttle.
 const THROTTLE_EVERY: Duration = Duration::from_millis(500);
 /// Least time between two refreshes, whoever asks for them.
@@ -243,13 +245,29 @@ struct SourceHealth {
     refreshes: u64,
 }
 
+/// What the shards have to do, as it was summed up of late.
+#[derive(Debug, Default)]
+struct Loads {
+    of_shards: Vec<Load>,
+    stale_from: Tick,
+}
+
+/// What was published, as long as it stands.
+#[derive(Debug, Default)]
+struct Published {
+    /// Of [`Copies::changes`].
+    changes: u64,
+    /// Nothing in it grows older: no lag, no trouble.
+    timeless: bool,
+}
+
 /// One job. [`Job::run`] is its whole life.
 pub struct Job {
     config: JobConfig,
     log_dir: LogDir,
     openers: Openers,
     topics: Topics,
-    copies: BTreeMap<PartitionKey, Copy>,
+    copies: Copies,
     by_name: HashMap<TopicPartition, PartitionKey>,
     next_key: u64,
     brokers: Vec<BrokerAddress>,
@@ -259,6 +277,7 @@ pub struct Job {
     shards: Vec<ShardPort>,
     bells: Vec<AsyncFd<OwnedFd>>,
     rebalancer: Rebalancer,
+    loads: Loads,
     parked: bool,
     free_bytes: u64,
     phase: JobPhase,
@@ -269,6 +288,9 @@ pub struct Job {
     changes: mpsc::Receiver<Change>,
     cancel: CancelWatch,
     published: watch::Sender<Arc<Status>>,
+    publication: Published,
+    /// Of [`Copies::changes`], when the checkpoints' offsets were last taken over.
+    noted_changes: u64,
     failure: Option<JobError>,
 }
 
@@ -354,7 +376,7 @@ impl Job {
             log_dir,
             openers,
             topics,
-            copies: BTreeMap::new(),
+            copies: Copies::default(),
             by_name: HashMap::new(),
             next_key: 0,
             brokers: Vec::new(),
@@ -364,6 +386,7 @@ impl Job {
             shards: shards.collect(),
             bells,
             rebalancer: Rebalancer::default(),
+            loads: Loads::default(),
             parked: false,
             free_bytes: 0,
             phase: JobPhase::Starting,
@@ -374,6 +397,8 @@ impl Job {
             changes,
             cancel,
             published,
+            publication: Published::default(),
+            noted_changes: 0,
             failure: None,
             config,
         };
@@ -491,7 +516,7 @@ impl Job {
         }
     }
 
-    fn next_deadline(&self) -> Tick {
+    fn next_deadline(&mut self) -> Tick {
         let Due { refresh, checkpoint, publish, space, balance, throttle } = self.due;
         // One at a time: the next one is due once this one is answered.
         let refresh = if self.health.refreshing { Tick::NEVER } else { refresh };
@@ -499,12 +524,9 @@ impl Job {
         // An outbox that is full is tried again at the next publication at the latest, and what
         // no opener takes now with the next answer of one.
         let opens = !self.parked && self.openers.room() > 0;
-        let copies = self.copies.values().filter_map(|copy| match copy.phase {
-            Phase::Asks { due, asked: false, .. } => Some(due),
-            Phase::Opens { due, .. } if opens => Some(due),
-            _ => None,
-        });
-        let least = fixed.into_iter().chain(copies).min().unwrap_or(Tick::ZERO);
+        let ask = self.copies.next_ask();
+        let open = self.copies.next_open().filter(|_| opens);
+        let least = fixed.into_iter().chain(ask).chain(open).min().unwrap_or(Tick::ZERO);
         least.max(self.now())
     }
 
@@ -512,10 +534,8 @@ impl Job {
         Tick::ZERO.after(self.origin.elapsed())
     }
 
-    fn is_caught_up(&self) -> bool {
-        self.health.refreshes > 0
-            && !self.copies.is_empty()
-            && self.copies.values().all(Copy::reached_target)
+    fn is_caught_up(&mut self) -> bool {
+        self.health.refreshes > 0 && self.copies.all_reached()
     }
 
     fn policy(&self) -> Policy {

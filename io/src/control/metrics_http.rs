@@ -152,7 +152,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let status =
-                Status { partitions: vec![partition(0), partition(1)], ..Status::default() };
+                Status { partitions: [partition(0), partition(1)].into(), ..Status::default() };
             let (_sender, receiver) = watch::channel(Arc::new(status));
             let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
             let addr = server.local_addr().unwrap();

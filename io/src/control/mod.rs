@@ -4,6 +4,7 @@
 //! writes checkpoints, and shows how it goes. Decisions are `heliostat_core::mirror`'s.
 
 mod cancel;
+mod copies;
 mod copy;
 mod job;
 mod log_dir;

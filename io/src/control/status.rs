@@ -186,7 +186,7 @@ pub struct Status {
     /// Sums.
     pub totals: Totals,
     /// All partitions, by name.
-    pub partitions: Vec<PartitionStatus>,
+    pub partitions: Arc<[PartitionStatus]>,
     /// Topics that a pattern includes and that are not copied, and why.
     pub refused: Vec<(Arc<str>, &'static str)>,
     /// The last events, oldest first.

@@ -12,10 +12,13 @@ use super::{Ended, Job, JobError, JobReport, rung};
 impl Job {
     /// Takes over every partition's offsets and writes the checkpoints.
     pub(super) fn write_checkpoints(&mut self) {
-        for copy in self.copies.values() {
-            if copy.phase.shard().is_some() && copy.progress.is_some() {
-                self.log_dir.note(&copy.at, copy.checkpoint());
+        if self.noted_changes != self.copies.changes() {
+            for copy in self.copies.values() {
+                if copy.phase.shard().is_some() && copy.progress.is_some() {
+                    self.log_dir.note(&copy.at, copy.checkpoint());
+                }
             }
+            self.noted_changes = self.copies.changes();
         }
         if let Err(error) = self.log_dir.write_checkpoints() {
             // The old ones still stand; a crash only costs a longer recovery.

@@ -8,19 +8,19 @@ use heliostat_core::log::gaps::{GapKind, GapRecord};
 use heliostat_core::log::partition::{PartitionLog, RecoveredLog};
 use heliostat_core::log::recovery::{CutReason, LogOpenError, OpenReport};
 use heliostat_core::log::store::StoreError;
-use heliostat_core::mirror::placement::{Placed, choose};
+use heliostat_core::mirror::placement::{Load, Placed, choose};
 use heliostat_core::mirror::returned::{ATTEMPTS_MAX, CopyEnds};
 use heliostat_core::mirror::throttle_split::split;
 use heliostat_core::protocol::TopicIdentity;
 use heliostat_core::time::Tick;
-use heliostat_core::types::{BrokerId, LeaderEpoch, Offset};
+use heliostat_core::types::{BrokerId, LeaderEpoch};
 use rustix::io::Errno;
 
 use super::super::copy::{Copy, Opening, Phase, Then};
 use super::super::openers::{Opened, Order};
 use super::super::status::{EventKind, JobPhase};
 use super::reports::asks_epoch;
-use super::{Job, random};
+use super::{Job, LOADS_FOR, Loads, random};
 
 /// Free space that has to come back, beyond the limit, before anything goes on.
 const ROOM_BYTES: u64 = 64 << 20;
@@ -33,10 +33,7 @@ impl Job {
         if self.parked || self.openers.room() == 0 {
             return;
         }
-        let is_due = |phase: &Phase| matches!(phase, Phase::Opens { due, .. } if *due <= now);
-        let due = self.copies.values().filter(|copy| is_due(&copy.phase));
-        let keys: Vec<_> = due.map(|copy| copy.key).take(self.openers.room()).collect();
-        for key in keys {
+        for key in self.copies.due_to_open(now, self.openers.room()) {
             match self.order(key, now) {
                 Ok(Some(order)) => self.openers.place(order),
                 Ok(None) => {}
@@ -47,7 +44,7 @@ impl Job {
 
     /// Records what the opening will lose, and says how it is done. `None`: it has to wait.
     fn order(&mut self, key: PartitionKey, now: Tick) -> Result<Option<Order>, LogOpenError> {
-        let Some(copy) = self.copies.get_mut(&key) else { return Ok(None) };
+        let Some(copy) = self.copies.get_mut(key) else { return Ok(None) };
         let Phase::Opens { how, due } = &mut copy.phase else { return Ok(None) };
         let (at, topic_id, how) = (copy.at.clone(), copy.topic_id, how.clone());
         if self.log_dir.changes_id(&at.topic, topic_id) && !self.openers.is_idle() {
@@ -101,7 +98,7 @@ impl Job {
         let settled = self.log_dir.settle();
         for Opened { key, outcome, .. } in batch {
             let is_wanted = |copy: &Copy| matches!(copy.phase, Phase::Opening { .. });
-            if !self.copies.get(&key).is_some_and(is_wanted) {
+            if !self.copies.get(key).is_some_and(is_wanted) {
                 continue;
             }
             let outcome = outcome.and_then(|opened| match &settled {
@@ -120,9 +117,9 @@ impl Job {
     /// An open log goes to a shard, unless the source has to be asked about it first.
     fn hand_over(&mut self, key: PartitionKey, log: RecoveredLog) {
         let now = self.now();
-        let placed = self.placed();
+        self.sum_loads(now);
         let shards = self.shards.len();
-        let Some(copy) = self.copies.get_mut(&key) else { return };
+        let Some(copy) = self.copies.get_mut(key) else { return };
         copy.ends = CopyEnds { log_start: log.log_start, log_end: log.log_end };
         copy.recovery_point = log.recovery_point;
         copy.epochs.clone_from(&log.epochs);
@@ -135,7 +132,11 @@ impl Job {
             }
         }
         let wanted = copy.wanted_shard.take().filter(|shard| *shard < shards);
-        let shard = wanted.unwrap_or_else(|| choose(&placed, shards));
+        let shard = wanted.unwrap_or_else(|| choose(&self.loads.of_shards));
+        if let Some(load) = self.loads.of_shards.get_mut(shard) {
+            load.backlog = load.backlog.saturating_add(copy.backlog());
+            load.partitions += 1;
+        }
         copy.phase = Phase::Active { shard };
         let log = PartitionLog::new(log);
         copy.size_bytes = log.size_bytes();
@@ -158,7 +159,7 @@ impl Job {
     fn open_failed(&mut self, key: PartitionKey, error: &LogOpenError) {
         let now = self.now();
         let text: Arc<str> = Arc::from(with_sources(error));
-        let Some(copy) = self.copies.get_mut(&key) else { return };
+        let Some(copy) = self.copies.get_mut(key) else { return };
         match error {
             LogOpenError::Store(error) if is_no_room(error) => self.waits_for_room(key),
             LogOpenError::Store(_) => {
@@ -176,7 +177,7 @@ impl Job {
 
     /// The disk refused a write; the partition is opened again once there is room.
     pub(super) fn waits_for_room(&mut self, key: PartitionKey) {
-        let Some(copy) = self.copies.get_mut(&key) else { return };
+        let Some(copy) = self.copies.get_mut(key) else { return };
         let how = match &copy.phase {
             Phase::Opening { how } => how.clone(),
             _ => Opening::Whole,
@@ -193,28 +194,47 @@ impl Job {
     /// Partitions with a shard, as placement wants them.
     fn placed(&self) -> Vec<Placed<PartitionKey>> {
         let placed = self.copies.values().filter_map(|copy| {
-            let behind = copy.high_watermark().max(copy.target.unwrap_or(Offset::NONE));
             Some(Placed {
                 key: copy.key,
                 shard: copy.phase.shard()?,
                 bytes_per_second: copy.rate.per_second(),
-                backlog: behind.records_since(copy.ends.log_end),
             })
         });
         placed.collect()
     }
 
+    /// Sums up what the shards have to do, unless that was done of late: many logs are opened
+    /// in a row.
+    fn sum_loads(&mut self, now: Tick) {
+        if now < self.loads.stale_from && self.loads.of_shards.len() == self.shards.len() {
+            return;
+        }
+        let mut loads = vec![Load::default(); self.shards.len()];
+        for copy in self.copies.values() {
+            let Some(load) = copy.phase.shard().and_then(|shard| loads.get_mut(shard)) else {
+                continue;
+            };
+            load.bytes_per_second += copy.rate.per_second();
+            load.backlog = load.backlog.saturating_add(copy.backlog());
+            load.partitions += 1;
+        }
+        self.loads = Loads { of_shards: loads, stale_from: now.after(LOADS_FOR) };
+    }
+
     pub(super) fn balance(&mut self) {
+        if self.shards.len() < 2 {
+            return;
+        }
         let mut placed = self.placed();
         // What is on its way somewhere counts where it goes, and is not moved again.
         for one in &mut placed {
-            let phase = self.copies.get(&one.key).map(|copy| &copy.phase);
+            let phase = self.copies.get(one.key).map(|copy| &copy.phase);
             if let Some(Phase::Leaving { then: Then::Move(to), .. }) = phase {
                 one.shard = *to;
             }
         }
         if let Some((key, shard)) = self.rebalancer.look(&placed, self.shards.len())
-            && matches!(self.copies.get(&key).map(|c| &c.phase), Some(Phase::Active { .. }))
+            && matches!(self.copies.get(key).map(|c| &c.phase), Some(Phase::Active { .. }))
         {
             self.leave(key, Then::Move(shard));
         }
@@ -273,8 +293,10 @@ impl Job {
         }
         if !self.parked && space.free_bytes >= enough {
             let now = self.now();
-            for copy in self.copies.values_mut() {
-                if let Phase::NoRoom { how } = &copy.phase {
+            for key in self.copies.waiting_for_room() {
+                if let Some(copy) = self.copies.get_mut(key)
+                    && let Phase::NoRoom { how } = &copy.phase
+                {
                     copy.phase = Phase::Opens { how: how.clone(), due: now };
                 }
             }

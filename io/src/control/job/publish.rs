@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use heliostat_core::log::gaps::GapKind;
+use heliostat_core::time::Tick;
 use heliostat_core::types::Offset;
 
 use super::super::copy::{Copy, estimate};
 use super::super::status::{
     JobPhase, PartitionState, PartitionStatus, Status, Totals, approximate,
 };
-use super::{Job, refusals};
+use super::{Job, Published, refusals};
 use crate::shard::snapshot::ShardSnapshot;
 
 impl Job {
@@ -18,10 +19,14 @@ impl Job {
         if self.phase == JobPhase::Copying && self.is_caught_up() {
             self.phase = JobPhase::Following;
         }
-        let mut partitions: Vec<PartitionStatus> =
-            self.copies.values().map(|copy: &Copy| copy.status(now)).collect();
-        estimate_lag_bytes(&mut partitions);
-        partitions.sort_by(|a, b| a.partition.cmp(&b.partition));
+        self.copies.file();
+        let stands = self.publication.timeless && self.publication.changes == self.copies.changes();
+        let (partitions, sums) = if stands {
+            let last = self.published.borrow();
+            (Arc::clone(&last.partitions), last.totals)
+        } else {
+            self.look_at_partitions(now)
+        };
         let mut shards = ShardSnapshot::default();
         for port in &mut self.shards {
             if let Some(snapshot) = port.end.latest_snapshot() {
@@ -31,7 +36,7 @@ impl Job {
         }
         let gaps = self.log_dir.gaps();
         let truncations = gaps.iter().filter(|gap| gap.kind == GapKind::Truncation).count();
-        let totals = Totals { gaps: gaps.len() - truncations, truncations, ..totals(&partitions) };
+        let totals = Totals { gaps: gaps.len() - truncations, truncations, ..sums };
         let failing = self.health.failing_since.map(|since| now.since(since));
         let status = Status {
             phase: self.phase,
@@ -53,6 +58,19 @@ impl Job {
             shard_count: self.shards.len(),
         };
         self.published.send_replace(Arc::new(status));
+    }
+
+    /// Every partition's figures, by name, and their sums.
+    fn look_at_partitions(&mut self, now: Tick) -> (Arc<[PartitionStatus]>, Totals) {
+        let mut partitions: Vec<PartitionStatus> =
+            self.copies.values().map(|copy: &Copy| copy.status(now)).collect();
+        estimate_lag_bytes(&mut partitions);
+        partitions.sort_by(|a, b| a.partition.cmp(&b.partition));
+        let totals = totals(&partitions);
+        let is_calm = partitions.iter().all(|partition| partition.trouble.is_none());
+        self.publication =
+            Published { changes: self.copies.changes(), timeless: is_calm && totals.lag.is_zero() };
+        (partitions.into(), totals)
     }
 }
 

@@ -44,7 +44,7 @@ impl Job {
             Report::Progress(all) => {
                 let now = self.now();
                 for progress in all {
-                    if let Some(copy) = self.copies.get_mut(&progress.key)
+                    if let Some(copy) = self.copies.get_mut(progress.key)
                         && copy.phase.shard() == Some(shard)
                     {
                         copy.on_progress(now, progress);
@@ -54,12 +54,12 @@ impl Job {
             Report::Returned { key, log, reason } => self.take_back(key, &log, &reason),
             Report::WantMetadata => self.refresh_soon(),
             Report::LeaderHint { key, leader } => {
-                if let Some(copy) = self.copies.get_mut(&key) {
+                if let Some(copy) = self.copies.get_mut(key) {
                     self.topics.note_leader(&copy.at, leader);
                 }
             }
             Report::BadBatch { key, error } => {
-                let at = self.copies.get(&key).map(|copy| copy.at.clone());
+                let at = self.copies.get(key).map(|copy| copy.at.clone());
                 let text = format!("a batch was refused and is fetched again: {error}");
                 self.event(EventKind::BadBatch, at.as_ref(), &text);
             }
@@ -73,7 +73,7 @@ impl Job {
 
     fn take_back(&mut self, key: PartitionKey, log: &PartitionLog, reason: &ReturnReason) {
         let now = self.now();
-        let Some(copy) = self.copies.get_mut(&key) else { return };
+        let Some(copy) = self.copies.get_mut(key) else { return };
         copy.ends = CopyEnds { log_start: log.log_start_offset(), log_end: log.log_end_offset() };
         copy.recovery_point = log.recovery_point();
         copy.size_bytes = log.size_bytes();
@@ -106,7 +106,7 @@ impl Job {
     fn react(&mut self, key: PartitionKey, reason: &ReturnReason) {
         let now = self.now();
         let may_cut = self.policy().unclean_leader_election;
-        let Some(copy) = self.copies.get_mut(&key) else { return };
+        let Some(copy) = self.copies.get_mut(key) else { return };
         let trouble: Arc<str> = Arc::from(reason_text(reason));
         let (attempts, due) = copy.on_failure(now, random(), trouble);
         let latest = copy.epochs.latest().map_or(LeaderEpoch::NONE, |entry| entry.epoch);
@@ -139,7 +139,7 @@ impl Job {
     /// happens at once.
     pub(super) fn leave(&mut self, key: PartitionKey, then: Then) {
         let now = self.now();
-        let Some(copy) = self.copies.get_mut(&key) else { return };
+        let Some(copy) = self.copies.get_mut(key) else { return };
         match (&copy.phase, then) {
             (Phase::Active { shard }, then) => {
                 let shard = *shard;

@@ -33,18 +33,15 @@ impl Job {
     pub(super) fn ask_what_is_due(&mut self, now: Tick) {
         let (mut ranges, mut ends) = (Vec::new(), Vec::new());
         let mut wants_identity = false;
-        for copy in self.copies.values_mut() {
-            let Phase::Asks { want, due, asked } = &mut copy.phase else { continue };
-            if *asked || *due > now {
-                continue;
-            }
+        // Those that are left are due at once, with questions of their own.
+        for key in self.copies.due_to_ask(now, QUESTION_PARTITIONS_MAX) {
+            let Some(copy) = self.copies.get_mut(key) else { continue };
+            let Phase::Asks { want, asked, .. } = &mut copy.phase else { continue };
             let leader = self.topics.leader(&copy.at);
             let epoch = leader.map_or(LeaderEpoch::NONE, |leader| leader.epoch);
             match want {
-                Want::Begin | Want::Range if ranges.len() < QUESTION_PARTITIONS_MAX => {
-                    ranges.push((copy.at.clone(), epoch));
-                }
-                Want::EpochEnd(latest) if ends.len() < QUESTION_PARTITIONS_MAX => {
+                Want::Begin | Want::Range => ranges.push((copy.at.clone(), epoch)),
+                Want::EpochEnd(latest) => {
                     ends.push(EpochEndQuery {
                         partition: copy.at.clone(),
                         current_leader_epoch: epoch,
@@ -52,7 +49,6 @@ impl Job {
                     });
                 }
                 Want::Identity => wants_identity = true,
-                _ => continue,
             }
             *asked = true;
         }
@@ -87,7 +83,7 @@ impl Job {
 
     fn phase_of(&mut self, at: &TopicPartition) -> Option<&mut Phase> {
         let key = self.by_name.get(at)?;
-        Some(&mut self.copies.get_mut(key)?.phase)
+        Some(&mut self.copies.get_mut(*key)?.phase)
     }
 
     /// Metadata is wanted before its time.
@@ -147,7 +143,8 @@ impl Job {
         let retry = self.health.backoff.failed(now, random());
         self.due.refresh = self.due.refresh.min(retry).max(now.after(REFRESH_GAP));
         // Nothing was learned about their topics; they ask again with the next refresh.
-        for copy in self.copies.values_mut() {
+        for key in self.copies.asking() {
+            let Some(copy) = self.copies.get_mut(key) else { continue };
             if let Phase::Asks { want: Want::Identity, due, asked } = &mut copy.phase {
                 (*due, *asked) = (retry, false);
             }
@@ -212,7 +209,7 @@ impl Job {
                 }
                 Change::NewLeader { partition, leader, epoch_rose } => {
                     let Some(key) = self.by_name.get(&partition).copied() else { continue };
-                    let Some(copy) = self.copies.get_mut(&key) else { continue };
+                    let Some(copy) = self.copies.get_mut(key) else { continue };
                     copy.epoch_checked &= !epoch_rose;
                     copy.elsewhere = None;
                     let shard = copy.phase.shard();
@@ -272,7 +269,8 @@ impl Job {
     /// Topics that are still the same go on.
     fn identities_confirmed(&mut self) {
         let now = self.now();
-        for copy in self.copies.values_mut() {
+        for key in self.copies.asking() {
+            let Some(copy) = self.copies.get_mut(key) else { continue };
             if let Phase::Asks { want: Want::Identity, due, asked: true } = copy.phase
                 && self.topics.identity(&copy.at.topic).is_some()
             {
@@ -295,7 +293,7 @@ impl Job {
         self.next_key += 1;
         self.by_name.insert(at.clone(), key);
         let backoff = Backoff::new(reconnect(&self.config.mirror));
-        self.copies.insert(key, Copy::new(key, at, topic.id, backoff));
+        self.copies.insert(Copy::new(key, at, topic.id, backoff));
     }
 
     pub(super) fn adopt_id(&mut self, topic: &TopicIdentity) {
@@ -311,7 +309,7 @@ impl Job {
         let text = format!("{}: the source gives it the topic ID {} now", topic.name, topic.id);
         self.event(EventKind::Topic, None, &text);
         for key in self.keys_of(&topic.name) {
-            let Some(copy) = self.copies.get_mut(&key) else { continue };
+            let Some(copy) = self.copies.get_mut(key) else { continue };
             copy.topic_id = topic.id;
             if let Some(shard) = copy.phase.shard() {
                 let topic = topic.clone();
@@ -329,7 +327,7 @@ impl Job {
     /// A question about the partition failed; it is put again after a wait, for ever.
     fn ask_later(&mut self, at: &TopicPartition, trouble: Arc<str>) {
         let now = self.now();
-        let Some(copy) = self.by_name.get(at).and_then(|key| self.copies.get_mut(key)) else {
+        let Some(copy) = self.by_name.get(at).and_then(|key| self.copies.get_mut(*key)) else {
             return;
         };
         if let Phase::Asks { due, asked, .. } = &mut copy.phase
@@ -347,7 +345,7 @@ impl Job {
             return self.ask_later(at, Arc::from(format!("the source answers {}", range.error)));
         };
         let (now, policy) = (self.now(), self.policy());
-        let Some(copy) = self.by_name.get(at).and_then(|key| self.copies.get_mut(key)) else {
+        let Some(copy) = self.by_name.get(at).and_then(|key| self.copies.get_mut(*key)) else {
             return;
         };
         let Phase::Asks { want, asked: true, .. } = copy.phase else { return };
@@ -380,7 +378,7 @@ impl Job {
             return self.ask_later(at, Arc::from(format!("the source answers {error}")));
         }
         let may_cut = self.policy().unclean_leader_election;
-        let Some(copy) = self.by_name.get(at).and_then(|key| self.copies.get_mut(key)) else {
+        let Some(copy) = self.by_name.get(at).and_then(|key| self.copies.get_mut(*key)) else {
             return;
         };
         let Phase::Asks { want: Want::EpochEnd(latest), asked: true, .. } = copy.phase else {
@@ -396,7 +394,7 @@ impl Job {
     /// Brings a repair on its way: what is lost is recorded before it is carried out.
     pub(super) fn repair(&mut self, key: PartitionKey, repair: Repair, reason: &str) {
         let now = self.now();
-        let Some(copy) = self.copies.get_mut(&key) else { return };
+        let Some(copy) = self.copies.get_mut(key) else { return };
         let record = |copy: &Copy, kind, from, to| {
             record_of(&copy.at, copy.topic_id, kind, (from, to), reason)
         };
@@ -427,7 +425,7 @@ impl Job {
 
     /// The partition waits for an operator.
     pub(super) fn fail(&mut self, key: PartitionKey, reason: Arc<str>) {
-        let Some(copy) = self.copies.get_mut(&key) else { return };
+        let Some(copy) = self.copies.get_mut(key) else { return };
         copy.phase = Phase::Failed { reason: Arc::clone(&reason) };
         let at = copy.at.clone();
         self.event(EventKind::Failed, Some(&at), &reason);

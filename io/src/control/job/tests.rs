@@ -17,7 +17,7 @@ use heliostat_core::records::{BatchBuilder, NewRecord, RecordError};
 use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicId};
 
 use self::fake::{FakeShard, Seen, Source, Topic};
-use super::super::copy::Opening;
+use super::super::copy::{Copy, Opening, Phase};
 use super::super::status::PartitionState;
 use super::*;
 use crate::shard::mailbox::Received;
@@ -575,7 +575,8 @@ async fn ordered(
     loop {
         job.step();
         let is_ordered = |copy: &&Copy| matches!(copy.phase, Phase::Opening { .. });
-        if let Some(key) = job.copies.values().find(is_ordered).map(|copy| copy.key) {
+        let ordered = job.copies.values().find(is_ordered).map(|copy| copy.key);
+        if let Some(key) = ordered {
             return (job, shard, key);
         }
         job.wait().await;
@@ -599,13 +600,13 @@ fn an_opening_without_room_is_done_again_as_it_was_meant() {
         std::fs::create_dir(dir.path().join("t-0")).unwrap();
         opened.outcome = Err(refused(rustix::io::Errno::NOSPC.raw_os_error()));
         job.take_opened(opened);
-        assert!(matches!(job.copies[&key].phase, Phase::NoRoom { .. }));
+        assert!(matches!(job.copies.get(key).unwrap().phase, Phase::NoRoom { .. }));
         job.look_at_space();
-        while job.copies[&key].phase.shard().is_none() {
+        while job.copies.get(key).unwrap().phase.shard().is_none() {
             job.step();
             job.wait().await;
         }
-        assert_eq!(job.copies[&key].ends.log_start, Offset(5));
+        assert_eq!(job.copies.get(key).unwrap().ends.log_start, Offset(5));
     });
 }
 
@@ -657,7 +658,7 @@ fn a_log_that_was_not_opened_to_the_end_is_not_trusted() {
         let mut opened = job.openers.next().await;
         opened.outcome = Err(refused(rustix::io::Errno::IO.raw_os_error()));
         job.take_opened(opened);
-        assert!(matches!(job.copies[&key].phase, Phase::Opens { .. }));
+        assert!(matches!(job.copies.get(key).unwrap().phase, Phase::Opens { .. }));
         assert!(job.log_dir.needs_recovery());
     });
 }
@@ -675,17 +676,17 @@ fn an_id_that_appears_waits_for_logs_that_are_being_opened() {
         job.adopt_id(&TopicIdentity { name: Arc::from("t"), id });
         assert!(job.log_dir.changes_id("t", id), "not yet");
         // Nor does the opening of another log, before the one under way has ended.
-        job.copies.get_mut(&key).unwrap().phase =
+        job.copies.get_mut(key).unwrap().phase =
             Phase::Opens { how: Opening::Whole, due: Tick::ZERO };
         job.step();
-        assert!(matches!(job.copies[&key].phase, Phase::Opens { .. }));
+        assert!(matches!(job.copies.get(key).unwrap().phase, Phase::Opens { .. }));
         let opened = job.openers.next().await;
         job.take_opened(opened);
-        while job.copies[&key].phase.shard().is_none() {
+        while job.copies.get(key).unwrap().phase.shard().is_none() {
             job.step();
             job.wait().await;
         }
-        assert_eq!(job.copies[&key].topic_id, id);
+        assert_eq!(job.copies.get(key).unwrap().topic_id, id);
         assert!(!job.log_dir.changes_id("t", id));
     });
 }

@@ -1,0 +1,49 @@
+//! The synthetic source.
+
+use std::io::{self, Read};
+
+use clap::Args;
+
+use super::tell;
+use crate::error::BenchError;
+use crate::synthetic::{Offered, SyntheticLog, serve};
+
+/// What it holds.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SyntheticArgs {
+    /// Partitions.
+    #[arg(long)]
+    partitions: u64,
+    /// Partitions of a topic.
+    #[arg(long, default_value_t = 1_000)]
+    per_topic: u64,
+    /// Records of a batch.
+    #[arg(long, default_value_t = 15)]
+    records: u32,
+    /// Size of a value.
+    #[arg(long, default_value_t = 1_024)]
+    value_bytes: usize,
+    /// Batches that each partition holds from the start; or
+    #[arg(long, default_value_t = 1)]
+    stored: u64,
+    /// bytes a second that come to all partitions.
+    #[arg(long)]
+    rate: Option<f64>,
+}
+
+pub(super) fn play(args: &SyntheticArgs) -> Result<(), BenchError> {
+    let offered = args.rate.map_or(Offered::Stored(args.stored), Offered::Rate);
+    let log = SyntheticLog::new(args.partitions, offered, args.records, args.value_bytes);
+    let role = || "the synthetic source".to_owned();
+    let log = log.map_err(|error| BenchError::Role { role: role(), why: error.to_string() })?;
+    // The end of the input is the end of the measurement, however it went.
+    std::thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
+        std::process::exit(0);
+    });
+    let listening = |address: std::net::SocketAddr| {
+        // Nobody listens any more if this fails.
+        let _ = tell(&address.to_string());
+    };
+    serve(log, args.per_topic, listening).map_err(BenchError::system("serve"))
+}
