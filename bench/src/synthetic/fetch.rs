@@ -12,7 +12,7 @@ use super::server::Cluster;
 
 /// Kafka's `fetch.max.bytes`.
 const RESPONSE_BYTES_MAX: usize = 55 << 20;
-/// Shorter waits are not slept.
+/// No wait is shorter.
 const NAP: Duration = Duration::from_micros(50);
 
 /// A partition that the client asks for.
@@ -61,7 +61,7 @@ impl Session {
                 return FetchResponse::default().with_session_id(self.id).with_responses(topics);
             }
             let due = cluster.birth(births).map_or(deadline, |at| at.min(deadline));
-            std::thread::sleep(due.saturating_duration_since(now).max(NAP));
+            std::thread::park_timeout(due.saturating_duration_since(now).max(NAP));
         }
     }
 

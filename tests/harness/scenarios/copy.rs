@@ -332,7 +332,7 @@ pub fn find<'a>(status: &'a Status, partition: &str) -> Option<&'a PartitionStat
 pub(crate) fn summary(status: &Status) -> String {
     let mut text =
         format!("phase {:?}, source trouble {:?}\n", status.phase, status.source_trouble);
-    for part in &status.partitions {
+    for part in status.partitions.iter() {
         let line = format!(
             "{} {:?} {}..{} source {} trouble {:?}\n",
             part.partition,
