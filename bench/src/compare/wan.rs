@@ -89,7 +89,9 @@ pub(super) fn run(args: &WanArgs) -> Result<Vec<Bar>, BenchError> {
     )?;
     let plain: String = streams.hear()?;
     let mut bars = Vec::new();
-    for partitions in [args.partitions, 1] {
+    let mut counts = vec![args.partitions, 1];
+    counts.dedup();
+    for partitions in counts {
         let (source, address) = wan.source(partitions)?;
         let mut pair = Pair::default();
         for _ in 0..args.rounds {
