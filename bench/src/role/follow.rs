@@ -3,6 +3,7 @@
 use std::fs;
 
 use clap::Args;
+use heliostat_core::engine::ShardStats;
 use serde::{Deserialize, Serialize};
 
 use super::mirror::MirrorArgs;
@@ -37,7 +38,7 @@ pub(super) fn play(args: &FollowArgs) -> Result<(), BenchError> {
         .window
         .measure(|| Ok(job.status().shards.stats.append.bytes_appended), || job.check().is_err());
     let connections = established();
-    let stats = job.status().shards.stats.clone();
+    let account = account(&job.status().shards.stats);
     let report = job.end()?;
     let (bytes, seconds, cpu_seconds) = window?;
     if !report.clean {
@@ -45,7 +46,21 @@ pub(super) fn play(args: &FollowArgs) -> Result<(), BenchError> {
     }
     let rss_bytes = peak_rss(std::process::id()).unwrap_or(0);
     let side = Side { bytes, seconds, cpu_seconds, rss_bytes };
-    tell(&Followed { side, connections, account: format!("{stats:?}") })
+    tell(&Followed { side, connections, account })
+}
+
+fn account(stats: &ShardStats) -> String {
+    let (spent, stripes) = (stats.spent, stats.stripes);
+    format!(
+        "connections waited {:.1} s, received {:.1} s, stalled {:.1} s; ranges of stripes {}, \
+         holes {}, {} kB twice",
+        spent.waiting.as_secs_f64(),
+        spent.receiving.as_secs_f64(),
+        spent.stalled.as_secs_f64(),
+        stripes.ranges,
+        stripes.holes,
+        stripes.overlap_bytes / 1_000,
+    )
 }
 
 /// Of this network namespace.

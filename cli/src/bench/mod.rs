@@ -1,17 +1,21 @@
 //! `heliostat bench`
 
+mod path;
 mod report;
 pub(crate) mod source;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use heliostat_core::config::MirrorConfig;
 use heliostat_core::select::TopicSelector;
 use heliostat_io::control::{Ended, JobConfig, Status};
+use heliostat_io::path_emulator::End;
 
+use self::path::{Path, PathArgs};
 use self::report::{Round, Variant};
 use self::source::{SourceArgs, SourceProcess};
 use crate::failure::Failure;
@@ -28,9 +32,9 @@ const STOP_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
 /// Arguments of `bench`.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
-    /// Bytes to copy in each round, about.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
-    bytes: u64,
+    /// Bytes to copy in each round, about; 1 GiB by default, 128 MiB over a path.
+    #[arg(long, value_name = "BYTES")]
+    bytes: Option<u64>,
 
     /// Partitions of the topic.
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(i32).range(1..=100_000))]
@@ -52,17 +56,36 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     shards: u16,
 
-    /// Times that each variant is measured.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
-    rounds: u16,
+    /// Times that each variant is measured; 5 by default, 1 over a path.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    rounds: Option<u16>,
 
     /// Where source and copy are; default: a new directory for temporary files.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
+    #[command(flatten)]
+    path: PathArgs,
+
+    /// `socket.send.buffer.bytes` of the source; -1 leaves it to the system. Kafka's default
+    /// bounds what a connection carries over a long path.
+    #[arg(long, value_name = "BYTES", default_value_t = 100 << 10, allow_negative_numbers = true)]
+    source_send_buffer: i64,
+
     /// Print JSON: every round with its raw figures.
     #[arg(long)]
     json: bool,
+}
+
+impl BenchArgs {
+    /// A lossy path carries a few MB/s, so that the defaults of a loopback would take an hour.
+    fn bytes(&self) -> u64 {
+        self.bytes.unwrap_or(if self.path.is_asked_for() { 128 << 20 } else { 1 << 30 })
+    }
+
+    fn rounds(&self) -> u16 {
+        self.rounds.unwrap_or(if self.path.is_asked_for() { 1 } else { 5 })
+    }
 }
 
 /// `append.direct`
@@ -91,8 +114,8 @@ impl Append {
 struct Place(PathBuf);
 
 impl Place {
-    fn new(named: Option<&Path>) -> Result<Self, Failure> {
-        let base = named.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    fn new(named: Option<&std::path::Path>) -> Result<Self, Failure> {
+        let base = named.map_or_else(std::env::temp_dir, std::path::Path::to_path_buf);
         let root = base.join(format!("heliostat-bench-{}", std::process::id()));
         fs::create_dir_all(root.join("source")).map_err(|error| {
             let failure = Failure::from_error(root.display().to_string(), error);
@@ -112,19 +135,26 @@ impl Drop for Place {
 /// Measures and prints; `false` if a round did not copy everything.
 pub(crate) fn run(args: &BenchArgs) -> Result<bool, Failure> {
     let place = Place::new(args.dir.as_deref())?;
+    // Before all threads: they are to be at the near end too.
+    let path = args.path.start()?;
+    let far = path.as_ref().map(|path| &path.emulator);
     let source = SourceProcess::start(&SourceArgs {
         dir: place.0.join("source"),
-        bytes: args.bytes,
+        bytes: args.bytes(),
         partitions: args.partitions,
         batch_bytes: usize::try_from(args.batch_bytes).unwrap_or(usize::MAX),
+        send_buffer: args.source_send_buffer,
+        listen: far.map_or(Ipv4Addr::LOCALHOST, |far| far.address(End::Far)),
+        netns: far.map(|far| far.namespace(End::Far)),
     })?;
     let mut rounds = Vec::new();
-    for number in 0..args.rounds {
+    for number in 0..args.rounds() {
         // In turn, so that what changes on the machine meanwhile meets all alike.
         for &append in &args.append {
             for &fetch_bytes in &args.fetch_bytes {
                 let variant = Variant { append, fetch_bytes };
-                let Some(round) = measure(args, &place, &source, variant, number)? else {
+                let Some(round) = measure(args, &place, (&source, path.as_ref()), variant, number)?
+                else {
                     say("stopped before everything was copied")?;
                     return Ok(false);
                 };
@@ -132,7 +162,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<bool, Failure> {
             }
         }
     }
-    if args.json { report::json(args, &rounds) } else { report::table(args, &rounds) }?;
+    if args.json {
+        report::json(args, &rounds, path.as_ref())?;
+    } else {
+        report::table(args, &rounds)?;
+        path.iter().try_for_each(Path::say)?;
+    }
     Ok(true)
 }
 
@@ -140,7 +175,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<bool, Failure> {
 fn measure(
     args: &BenchArgs,
     place: &Place,
-    source: &SourceProcess,
+    (source, path): (&SourceProcess, Option<&Path>),
     variant: Variant,
     number: u16,
 ) -> Result<Option<Round>, Failure> {
@@ -164,9 +199,10 @@ fn measure(
     let mut meter = Meter::new("bench");
     let notes = meter.no_notes();
     let mut show = |status: &Status| show_status(&mut meter, status);
-    let (begun, cpu) = (Instant::now(), cpu_time());
+    let own_cpu = || cpu_time().saturating_sub(Path::cpu(path));
+    let (begun, cpu) = (Instant::now(), own_cpu());
     let finished = run_job(config, None, &notes, &mut show);
-    let (took, cpu) = (begun.elapsed(), cpu_time().saturating_sub(cpu));
+    let (took, cpu) = (begun.elapsed(), own_cpu().saturating_sub(cpu));
     meter.done();
     let report = finished?.report;
     // Its pages must not be written back during the next round.

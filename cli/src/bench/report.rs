@@ -5,6 +5,7 @@ use std::time::Duration;
 use heliostat_io::control::Status;
 use serde_json::json;
 
+use super::path::Path;
 use super::{Append, BenchArgs};
 use crate::failure::Failure;
 use crate::output::{approximate, say, size};
@@ -71,7 +72,7 @@ pub(super) fn table(args: &BenchArgs, rounds: &[Round]) -> Result<(), Failure> {
         args.partitions,
         size(u64::from(args.batch_bytes)),
         size(rounds.first().map_or(0, |round| round.bytes)),
-        args.rounds,
+        args.rounds(),
         args.shards,
     ))?;
     say(
@@ -100,7 +101,7 @@ pub(super) fn table(args: &BenchArgs, rounds: &[Round]) -> Result<(), Failure> {
 }
 
 /// Every round, raw.
-pub(super) fn json(args: &BenchArgs, rounds: &[Round]) -> Result<(), Failure> {
+pub(super) fn json(args: &BenchArgs, rounds: &[Round], path: Option<&Path>) -> Result<(), Failure> {
     let rounds: Vec<_> = rounds
         .iter()
         .map(|round| {
@@ -122,6 +123,7 @@ pub(super) fn json(args: &BenchArgs, rounds: &[Round]) -> Result<(), Failure> {
         "partitions": args.partitions,
         "batch_bytes": args.batch_bytes,
         "shards": args.shards,
+        "path": path.map(Path::json),
         "rounds": rounds,
     });
     say(all.to_string())

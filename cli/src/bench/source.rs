@@ -13,6 +13,7 @@ use heliostat_core::types::BrokerId;
 use heliostat_io::generate::{UniformSpec, generate_uniform};
 use heliostat_io::listener::hosted::{Catalog, CatalogConfig};
 use heliostat_io::listener::{Listener, ListenerConfig};
+use heliostat_io::path_emulator::enter_namespace;
 use heliostat_io::source_client::HostPort;
 
 use crate::failure::Failure;
@@ -39,10 +40,22 @@ pub(crate) struct SourceArgs {
     /// Size of a batch.
     #[arg(long, value_name = "BYTES")]
     pub(super) batch_bytes: usize,
+    /// `socket.send.buffer.bytes`
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub(super) send_buffer: i64,
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Ipv4Addr,
+    /// Network namespace to be in.
+    #[arg(long, value_name = "FILE")]
+    pub(super) netns: Option<PathBuf>,
 }
 
 /// Generates, serves, says where on a line of its own, and ends with its standard input.
 pub(crate) fn run(args: &SourceArgs) -> Result<bool, Failure> {
+    if let Some(netns) = &args.netns {
+        enter_namespace(netns).map_err(|error| Failure::from_error("embedded source", error))?;
+    }
     let failed = |error| Failure::from_error("embedded source", error);
     let cluster_id = "heliostat-bench-cluster".to_owned();
     let config = CatalogConfig { cluster_id, node_id: NODE, log: LogConfig::default() };
@@ -57,8 +70,10 @@ pub(crate) fn run(args: &SourceArgs) -> Result<bool, Failure> {
     };
     generate_uniform(&catalog, &spec)
         .map_err(|error| Failure::from_error("embedded source", error))?;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let listener = Listener::start(Arc::clone(&catalog), ListenerConfig::new(address, NODE));
+    let address = SocketAddr::from((args.listen, 0));
+    let socket_send_buffer_bytes = usize::try_from(args.send_buffer).ok();
+    let config = ListenerConfig { socket_send_buffer_bytes, ..ListenerConfig::new(address, NODE) };
+    let listener = Listener::start(Arc::clone(&catalog), config);
     let listener = listener.map_err(|error| Failure::from_error("embedded source", error))?;
     say(listener.address().to_string())?;
     // The end of the input is the end of the benchmark, however it went.
@@ -80,17 +95,21 @@ impl SourceProcess {
     pub(super) fn start(args: &SourceArgs) -> Result<Self, Failure> {
         let failed = |error| Failure::from_error("the source's process", error);
         let program = std::env::current_exe().map_err(failed)?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg("bench-source")
             .arg("--dir")
             .arg(&args.dir)
             .args(["--bytes", &args.bytes.to_string()])
             .args(["--partitions", &args.partitions.to_string()])
             .args(["--batch-bytes", &args.batch_bytes.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
+            .args(["--send-buffer", &args.send_buffer.to_string()])
+            .args(["--listen", &args.listen.to_string()]);
+        if let Some(netns) = &args.netns {
+            command.arg("--netns").arg(netns);
+        }
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let input = child.stdin.take();
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
