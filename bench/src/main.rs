@@ -16,6 +16,7 @@ mod error;
 mod host;
 mod kafka;
 mod loops;
+mod mm2;
 mod place;
 mod process;
 mod raw;

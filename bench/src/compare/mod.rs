@@ -3,6 +3,7 @@
 mod latency;
 mod librdkafka;
 mod limit;
+mod mm2;
 mod throttle;
 mod wan;
 
@@ -24,6 +25,8 @@ pub(crate) enum What {
     Wan(wan::WanArgs),
     /// librdkafka, which consumes to nowhere, beside a copy to disk; from a real Kafka.
     Librdkafka(librdkafka::LibrdkafkaArgs),
+    /// MirrorMaker 2, between two real Kafkas.
+    Mm2(mm2::Mm2Args),
 }
 
 /// Runs a comparison.
@@ -34,5 +37,6 @@ pub(crate) fn run(what: &What) -> Result<Vec<Bar>, BenchError> {
         What::Throttle(args) => throttle::run(args),
         What::Wan(args) => wan::run(args),
         What::Librdkafka(args) => librdkafka::run(args),
+        What::Mm2(args) => mm2::run(args),
     }
 }

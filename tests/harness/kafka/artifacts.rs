@@ -12,6 +12,7 @@ use std::process::Command;
 use std::str::FromStr;
 
 use super::archive;
+use super::mirror_maker::MirrorMakerJars;
 
 /// A release of Kafka that the harness can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,7 +53,7 @@ impl KafkaVersion {
 
     /// Maven coordinates: group, artifact, version. The broker comes first, because Maven takes
     /// the version of a shared dependency that it meets first.
-    fn coordinates(self) -> &'static [(&'static str, &'static str, &'static str)] {
+    fn coordinates(self) -> Coordinates {
         const KAFKA: &str = "org.apache.kafka";
         match self {
             // ZooKeeper 3.4 cannot parse addresses as Java 14 and later print them; 3.5.9 can,
@@ -72,24 +73,36 @@ impl KafkaVersion {
             ],
         }
     }
+}
 
-    fn pom(self) -> String {
-        let mut pom = String::from(
-            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n\
+/// What Maven is asked for: group, artifact, version.
+type Coordinates = &'static [(&'static str, &'static str, &'static str)];
+
+/// The newest release whose MirrorMaker Maven resolves; it reads from and writes to brokers of
+/// 2.1 and later.
+const MIRROR_MAKER: &str = "4.3.1";
+const MIRROR_MAKER_COORDINATES: Coordinates = &[
+    ("org.apache.kafka", "connect-mirror", MIRROR_MAKER),
+    ("org.apache.kafka", "connect-runtime", MIRROR_MAKER),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.5"),
+];
+
+fn pom_of(coordinates: Coordinates) -> String {
+    let mut pom = String::from(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n\
              <modelVersion>4.0.0</modelVersion>\n\
              <groupId>harness</groupId><artifactId>kafka</artifactId><version>1</version>\n\
              <dependencies>\n",
-        );
-        for (group, artifact, version) in self.coordinates() {
-            let _ = writeln!(
-                pom,
-                "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
+    );
+    for (group, artifact, version) in coordinates {
+        let _ = writeln!(
+            pom,
+            "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
                  <version>{version}</version></dependency>",
-            );
-        }
-        pom.push_str("</dependencies>\n</project>\n");
-        pom
+        );
     }
+    pom.push_str("</dependencies>\n</project>\n");
+    pom
 }
 
 /// A version that the harness does not have.
@@ -227,6 +240,26 @@ impl Artifacts {
         }
     }
 
+    /// Version of MirrorMaker that [`mirror_maker`](Self::mirror_maker) gives.
+    pub fn mirror_maker_version() -> &'static str {
+        MIRROR_MAKER
+    }
+
+    /// MirrorMaker's jars: from the cache, or through Maven into it.
+    ///
+    /// # Errors
+    ///
+    /// [`Skipped`] says what is missing.
+    pub fn mirror_maker(&self) -> Result<MirrorMakerJars, Skipped> {
+        let home = self.home.with_file_name(format!("mirror-maker-{MIRROR_MAKER}"));
+        let cache = self.home.parent().unwrap_or(Path::new("."));
+        let _lock = lock(cache)?;
+        if !home.join("libs").is_dir() {
+            resolve(MIRROR_MAKER, MIRROR_MAKER_COORDINATES, &home)?;
+        }
+        Ok(MirrorMakerJars(self.class_path_with(&home)))
+    }
+
     /// JVM options that point the version's logging library at a configuration that writes
     /// warnings to standard error (`quiet`), or everything from INFO on.
     pub(crate) fn logging(&self, quiet: bool) -> String {
@@ -266,18 +299,16 @@ pub fn require(version: KafkaVersion) -> Result<Artifacts, Skipped> {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kafka"), Into::into);
     make_dir(&cache)?;
     let cache = cache.canonicalize().map_err(cache_error(&cache))?;
-    let lock_path = cache.join("lock");
-    let lock = File::create(&lock_path).map_err(cache_error(&lock_path))?;
-    lock.lock().map_err(cache_error(&lock_path))?;
+    let _lock = lock(&cache)?;
 
     let home = cache.join(version.number());
     if !home.join("libs").is_dir() {
-        resolve(version, &home)?;
+        resolve(version.number(), version.coordinates(), &home)?;
     }
     // The driver needs today's clients; a broker's JVM needs the launcher only.
     let driver_home = cache.join(KafkaVersion::V4.number());
     if !driver_home.join("libs").is_dir() {
-        resolve(KafkaVersion::V4, &driver_home)?;
+        resolve(KafkaVersion::V4.number(), KafkaVersion::V4.coordinates(), &driver_home)?;
     }
     let classes = compile(&cache, &program, &driver_home.join("libs/*"))?;
     let artifacts = Artifacts { version, java, home, driver_home, classes };
@@ -305,27 +336,31 @@ pub fn or_skip(version: KafkaVersion) -> Option<Artifacts> {
     }
 }
 
+/// Two processes may want to fill the cache at once: one waits for the other.
+fn lock(cache: &Path) -> Result<File, Skipped> {
+    let path = cache.join("lock");
+    let file = File::create(&path).map_err(cache_error(&path))?;
+    file.lock().map_err(cache_error(&path))?;
+    Ok(file)
+}
+
 /// Resolves beside `home` and renames, so that a half-filled directory is never taken for whole.
-fn resolve(version: KafkaVersion, home: &Path) -> Result<(), Skipped> {
+fn resolve(version: &'static str, coordinates: Coordinates, home: &Path) -> Result<(), Skipped> {
     let work = home.with_extension("partial");
     let _ = fs::remove_dir_all(&work);
     make_dir(&work)?;
     let pom = work.join("pom.xml");
-    fs::write(&pom, version.pom()).map_err(cache_error(&pom))?;
+    fs::write(&pom, pom_of(coordinates)).map_err(cache_error(&pom))?;
     let run = Command::new("mvn")
         .args(["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"])
         .arg("-DoutputDirectory=libs")
         .current_dir(&work)
         .output()
-        .map_err(|source| Skipped::NoMaven {
-            version: version.number(),
-            cache: home.into(),
-            source,
-        })?;
+        .map_err(|source| Skipped::NoMaven { version, cache: home.into(), source })?;
     if !run.status.success() {
         let text = String::from_utf8_lossy(&run.stdout);
         let output = text.lines().take(12).collect::<Vec<_>>().join("\n");
-        return Err(Skipped::NotResolved { version: version.number(), output });
+        return Err(Skipped::NotResolved { version, output });
     }
     fs::rename(&work, home).map_err(cache_error(home))
 }
@@ -445,7 +480,7 @@ mod tests {
     #[test]
     fn the_broker_is_the_first_dependency() {
         for version in KafkaVersion::ALL {
-            let pom = version.pom();
+            let pom = pom_of(version.coordinates());
             let first = pom.split("<artifactId>").nth(2).unwrap();
             assert!(first.starts_with("kafka_2."), "{pom}");
         }

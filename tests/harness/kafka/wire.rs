@@ -7,11 +7,12 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    ApiVersionsRequest, MetadataRequest, MetadataResponse, ProduceRequest, RequestHeader,
-    ResponseHeader, TopicName,
+    ApiVersionsRequest, BrokerId, ListOffsetsRequest, MetadataRequest, MetadataResponse,
+    ProduceRequest, RequestHeader, ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable as _, HeaderVersion, Request, StrBytes};
 use uuid::Uuid;
@@ -27,6 +28,13 @@ const METADATA_MAX: i16 = 12;
 /// Produce versions of record format 2 that a broker accepts as they come; the newer ones add
 /// nothing to the bytes.
 const PRODUCE_MIN: i16 = 3;
+
+/// The first ListOffsets that all brokers have which the harness runs.
+const LIST_OFFSETS: i16 = 1;
+/// "End of the log" as a timestamp.
+const LATEST: i64 = -1;
+/// Who is no replica.
+const CONSUMER: BrokerId = BrokerId(-1);
 
 /// What a broker knows of the cluster.
 #[derive(Clone, Debug)]
@@ -198,6 +206,29 @@ impl Wire {
         Ok(cluster_view(&self.call(&request, version)?))
     }
 
+    /// Log end offsets of partitions 0 to `partitions` of a topic that this broker leads; those
+    /// that it does not lead, or not yet, are left out.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`call`](Self::call).
+    pub fn ends(&mut self, topic: &str, partitions: i32) -> Result<BTreeMap<i32, i64>> {
+        let partition = |index| {
+            ListOffsetsPartition::default().with_partition_index(index).with_timestamp(LATEST)
+        };
+        let asked = ListOffsetsTopic::default()
+            .with_name(TopicName(StrBytes::from_string(topic.to_owned())))
+            .with_partitions((0..partitions).map(partition).collect());
+        let request =
+            ListOffsetsRequest::default().with_replica_id(CONSUMER).with_topics(vec![asked]);
+        let answer = self.call(&request, LIST_OFFSETS)?;
+        let found = answer.topics.iter().flat_map(|topic| &topic.partitions);
+        Ok(found
+            .filter(|partition| partition.error_code == 0)
+            .map(|partition| (partition.partition_index, partition.offset))
+            .collect())
+    }
+
     /// Sends `records` as they are, with Produce v3, and returns the offset of the first.
     ///
     /// The broker checks sizes, CRC, magic and sequence; it sets base offset and leader epoch and
@@ -228,7 +259,7 @@ impl Wire {
 }
 
 fn cluster_view(answer: &MetadataResponse) -> ClusterView {
-    let nodes = |ids: &[kafka_protocol::messages::BrokerId]| ids.iter().map(|id| id.0).collect();
+    let nodes = |ids: &[BrokerId]| ids.iter().map(|id| id.0).collect();
     ClusterView {
         brokers: answer
             .brokers
