@@ -14,8 +14,17 @@ pub(crate) fn cpu_seconds() -> f64 {
 
 /// Largest resident memory of a process, in bytes.
 pub(crate) fn peak_rss(pid: u32) -> Option<u64> {
+    memory(pid, "VmHWM:")
+}
+
+/// Resident memory of a process now, in bytes.
+pub(crate) fn rss(pid: u32) -> Option<u64> {
+    memory(pid, "VmRSS:")
+}
+
+fn memory(pid: u32, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 

@@ -4,6 +4,7 @@ mod latency;
 mod librdkafka;
 mod limit;
 mod mm2;
+mod scale;
 mod throttle;
 mod wan;
 
@@ -21,6 +22,8 @@ pub(crate) enum What {
     Latency(latency::LatencyArgs),
     /// A throttle with its rate, and unthrottled partitions with themselves alone.
     Throttle(throttle::ThrottleArgs),
+    /// Few partitions beside very many, from a source that answers from memory.
+    Scale(scale::ScaleArgs),
     /// Plain TCP over an emulated long path; needs root.
     Wan(wan::WanArgs),
     /// librdkafka, which consumes to nowhere, beside a copy to disk; from a real Kafka.
@@ -35,6 +38,7 @@ pub(crate) fn run(what: &What) -> Result<Vec<Bar>, BenchError> {
         What::Limit(args) => limit::run(args),
         What::Latency(args) => latency::run(args),
         What::Throttle(args) => throttle::run(args),
+        What::Scale(args) => scale::run(args),
         What::Wan(args) => wan::run(args),
         What::Librdkafka(args) => librdkafka::run(args),
         What::Mm2(args) => mm2::run(args),

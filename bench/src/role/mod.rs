@@ -8,6 +8,7 @@ mod librdkafka;
 mod loops;
 mod mirror;
 mod paced;
+mod scale;
 mod source;
 mod stream;
 mod synthetic;
@@ -26,6 +27,7 @@ pub(crate) use self::follow::Followed;
 pub(crate) use self::librdkafka::available as librdkafka_is_here;
 pub(crate) use self::loops::Kind;
 pub(crate) use self::paced::Lateness;
+pub(crate) use self::scale::Scaled;
 pub(crate) use self::watch::Watched;
 use crate::error::BenchError;
 use crate::kafka::{KafkaSource, TOPIC};
@@ -63,6 +65,8 @@ enum Role {
     Synthetic(synthetic::SyntheticArgs),
     /// The product: copies once, to a clean stop.
     Mirror(mirror::MirrorArgs),
+    /// The product: follows very many partitions.
+    Scale(scale::ScaleArgs),
     /// The product: follows for a time.
     Follow(follow::FollowArgs),
     /// Plain TCP: sends zeros, and ends with its standard input.
@@ -90,6 +94,7 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
         Role::Watch(args) => watch::play(args),
         Role::Synthetic(args) => synthetic::play(args),
         Role::Mirror(args) => mirror::play(args),
+        Role::Scale(args) => scale::play(args),
         Role::Follow(args) => follow::play(args),
         Role::StreamSource(args) => stream::source(args),
         Role::StreamSink(args) => stream::sink(args),
