@@ -32,7 +32,7 @@ pub(crate) struct ThrottleArgs {
     /// Bytes of the unthrottled topic; at least what the windows take.
     #[arg(long, value_name = "BYTES", default_value_t = 3_600_000_000)]
     bytes: u64,
-    /// Bytes of the throttled topic; it must not end before the other.
+    /// Bytes of the throttled topic, and of the other in runs beside it.
     #[arg(long, value_name = "BYTES", default_value_t = 1_500_000_000)]
     held_bytes: u64,
     /// Partitions of each.
@@ -88,7 +88,8 @@ pub(super) fn run(args: &ThrottleArgs) -> Result<Vec<Bar>, BenchError> {
         ],
     )?;
     let both = format!("{free},{held}");
-    let until = format!("--until={}", port.bytes);
+    // No more than the throttled topic holds: that one must not end first.
+    let until = format!("--until={}", port.bytes.min(args.held_bytes));
     // The same properties on all sides: alone differs in the topics only.
     let unthrottled = |topics, rate_bytes| {
         let throttled = format!("--set=mirror.replication.throttled.replicas={held}");
