@@ -1,10 +1,12 @@
 //! A real Kafka as the source: one broker, one topic, filled before anything is measured.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use heliostat_tests::kafka::{
-    Artifacts, Cluster, Compression, Driver, KafkaError, KafkaVersion, Workload, files, require,
+    Artifacts, Cluster, Compression, Driver, KafkaError, KafkaVersion, Wire, Workload, files,
+    require, wait,
 };
 
 use crate::error::BenchError;
@@ -14,6 +16,8 @@ use crate::side::approximate;
 pub(crate) const TOPIC: &str = "bench";
 /// Bytes around a value without key and headers, about; only the number of records follows from it.
 const RECORD_OVERHEAD: u64 = 10;
+/// Longest time from the creation of a topic to its leaders.
+const LEADERS_WITHIN: Duration = Duration::from_mins(1);
 /// Long enough for a batch to fill up.
 const LINGER_MS: u32 = 1_000;
 
@@ -68,6 +72,7 @@ impl KafkaSource {
         let driver = Driver::start(artifacts)?;
         let client = driver.client(cluster.bootstrap());
         client.create_topic(TOPIC, i32::from(args.partitions), 1, &[])?;
+        wait_for_leaders(&cluster, TOPIC, args.partitions)?;
         let record = u64::from(args.value_bytes).saturating_add(RECORD_OVERHEAD);
         let count = (args.bytes / record / u64::from(args.partitions)).max(1);
         let compressed = args.compression != Compression::None;
@@ -120,6 +125,16 @@ pub(crate) fn artifacts() -> Result<Artifacts, BenchError> {
 /// One broker with Kafka's own JVM options and a heap of 1 GiB, on the processors of this thread.
 pub(crate) fn broker(artifacts: &Artifacts, dir: &Path) -> Result<Cluster, BenchError> {
     Ok(Cluster::builder(artifacts).dir(dir).jvm_for_load().start()?)
+}
+
+/// A topic is created before its broker leads it. An idempotent producer whose first batch comes
+/// in between, and whose second one comes after, never gets the first one in.
+fn wait_for_leaders(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), BenchError> {
+    let mut wire = Wire::connect(&cluster.bootstrap())?;
+    Ok(wait::until("the leaders of all partitions", LEADERS_WITHIN, || {
+        let led = wire.ends(topic, i32::from(partitions))?.len();
+        Ok((led == usize::from(partitions)).then_some(()))
+    })?)
 }
 
 /// Sizes of the segments of a topic on the first broker.

@@ -7,14 +7,13 @@ use clap::Args;
 
 use crate::error::BenchError;
 
-/// The settings that are published for throughput, and those that a backlog over many partitions
-/// needs; whatever is not here is at its default.
+/// The best of what was tried for it here; whatever is not set is at its default. The large
+/// answers that are recommended for throughput cost it twice the processor time: they fall out of
+/// the processor's caches.
 #[cfg(feature = "librdkafka")]
-const SETTINGS: [(&str, &str); 7] = [
-    // As much of a partition in an answer as the broker likes to give.
-    ("fetch.message.max.bytes", "8388608"),
-    ("fetch.max.bytes", "57671680"),
-    ("receive.message.max.bytes", "67108864"),
+const SETTINGS: [(&str, &str); 6] = [
+    ("fetch.message.max.bytes", "524288"),
+    ("fetch.max.bytes", "4194304"),
     // Neither count nor bytes hold the fetching back for long, and it goes on at once: the
     // default pause is a second.
     ("queued.min.messages", "1000000"),
