@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -197,10 +197,17 @@ async fn run(shared: Arc<Shared>, socket: Socket) {
         closed: Counter::default(),
         open: Cell::new(0),
     });
+    let port = socket.try_clone();
     spawn(&service, accept(Rc::clone(&service), net::on_executor(socket)));
     while !shared.stopping.load(Ordering::Acquire) {
         hearer.notified().await;
         service.changes.bump();
+    }
+    // The kernel lets go of a ring's sockets some time after the ring has gone; until then
+    // clients would still be taken in, by nobody.
+    if let Ok(port) = port {
+        // It is closed in any case.
+        let _ = port.shutdown(Shutdown::Both);
     }
     service.stop.bump();
     loop {
@@ -233,6 +240,7 @@ async fn accept(service: Rc<Service>, listener: TcpListener) {
             }
             // One too many: closed by the drop.
             Ok(_) => tracing::debug!("connection refused: max.connections"),
+            Err(_) if service.shared.stopping.load(Ordering::Acquire) => return,
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
                 glommio::timer::sleep(ACCEPT_BACK_OFF).await;
