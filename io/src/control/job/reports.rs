@@ -54,7 +54,7 @@ impl Job {
             Report::Returned { key, log, reason } => self.take_back(key, &log, &reason),
             Report::WantMetadata => self.refresh_soon(),
             Report::LeaderHint { key, leader } => {
-                if let Some(copy) = self.copies.get_mut(key) {
+                if let Some(copy) = self.copies.get(key) {
                     self.topics.note_leader(&copy.at, leader);
                 }
             }
