@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::mirror::{is_success, show_status};
 use crate::output::{Meter, approximate, rate, say, size, span};
 use crate::process::{cpu_time, cpu_time_of_threads, peak_memory, reset_peak};
-use crate::run_job::{Finished, run_job};
+use crate::run_job::{Finished, Next, run_job};
 use crate::shards::default_shards;
 use crate::verify::{describe, summary, verify_with_meter};
 
@@ -216,7 +216,10 @@ fn mirror(
     let (cpu, source_cpu) = (cpu_time(), cpu_time_of_threads(LISTENER_THREADS));
     let mut meter = Meter::new("mirror");
     let notes = meter.notes();
-    let mut show = |status: &Status| show_status(&mut meter, status);
+    let mut show = |status: &Status| {
+        show_status(&mut meter, status);
+        Next::GoOn
+    };
     let finished = run_job(config, None, &notes, &mut show);
     meter.done();
     let finished = finished?;

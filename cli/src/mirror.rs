@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::check::source_facts;
 use crate::failure::Failure;
 use crate::output::{Meter, approximate, counted, rate, say, size, span};
-use crate::run_job::{Finished, run_job};
+use crate::run_job::{Finished, Next, run_job};
 use crate::shards::default_shards;
 use crate::source_args::{SourceArgs, SourceSettings};
 use crate::survey::{Survey, survey};
@@ -105,6 +105,7 @@ pub(crate) fn run(args: &MirrorArgs) -> Result<bool, Failure> {
             // A reader that has gone is noticed at the end.
             let _ = say(progress_json(status).to_string());
         }
+        Next::GoOn
     };
     let finished = run_job(config, args.metrics, &notes, &mut show);
     meter.done();
@@ -138,7 +139,7 @@ fn not_there(status: &Status, mut named: Vec<String>) -> Vec<String> {
 }
 
 /// Reads a rate such as `50M`.
-fn bytes_per_second(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes_per_second(text: &str) -> Result<u64, String> {
     let refused =
         || format!("{text:?} is no rate; want a number of bytes, such as 50000000 or 50M");
     let (digits, unit) = match text.char_indices().last() {

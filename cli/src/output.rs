@@ -101,12 +101,17 @@ impl Meter {
 
     /// For lines that stay, above the bar.
     pub(crate) fn notes(&self) -> Notes {
-        Notes { bar: self.bar.clone(), are_shown: true }
+        Notes { bar: self.bar.clone(), shown: Shown::All }
+    }
+
+    /// For what happens, without what was set up.
+    pub(crate) fn event_notes(&self) -> Notes {
+        Notes { shown: Shown::Events, ..self.notes() }
     }
 
     /// For lines that nobody wants.
     pub(crate) fn no_notes(&self) -> Notes {
-        Notes { are_shown: false, ..self.notes() }
+        Notes { shown: Shown::Nothing, ..self.notes() }
     }
 
     /// Takes the bar away.
@@ -121,14 +126,28 @@ impl Meter {
 #[derive(Clone, Debug)]
 pub(crate) struct Notes {
     bar: Option<ProgressBar>,
-    are_shown: bool,
+    shown: Shown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    All,
+    Events,
+    Nothing,
 }
 
 impl Notes {
+    /// Prints a line about how something is set up.
+    pub(crate) fn note_settings(&self, line: &str) {
+        if self.shown == Shown::All {
+            self.note(line);
+        }
+    }
+
     /// Prints a line.
     pub(crate) fn note(&self, line: &str) {
         match &self.bar {
-            _ if !self.are_shown => {}
+            _ if self.shown == Shown::Nothing => {}
             Some(bar) => bar.suspend(|| note(line)),
             None => note(line),
         }

@@ -36,8 +36,17 @@ fn cpu_of(stat: &str) -> Duration {
 
 /// Largest resident memory since [`reset_peak`], in bytes.
 pub(crate) fn peak_memory() -> Option<u64> {
+    memory("VmHWM:")
+}
+
+/// Resident memory now, in bytes.
+pub(crate) fn resident_memory() -> Option<u64> {
+    memory("VmRSS:")
+}
+
+fn memory(field: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kilobytes * 1_024)
 }
@@ -62,5 +71,6 @@ mod tests {
     #[test]
     fn this_process_uses_memory() {
         assert!(peak_memory().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(resident_memory().is_some_and(|bytes| bytes > 1 << 20));
     }
 }

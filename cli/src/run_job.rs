@@ -1,18 +1,29 @@
-//! A mirror job with its shards, until it ends: for `mirror` and `demo`.
+//! A mirror job with its shards, until it ends: for `mirror`, `demo` and `bench`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use heliostat_core::log::cx::AppendMode;
 use heliostat_io::control::metrics_http::MetricsServer;
 use heliostat_io::control::{
-    Ended, EventKind, Job, JobConfig, JobReport, ShardFleet, Status, StopSignals,
-    cancel_on_signals, spawn_shards,
+    Ended, EventKind, Job, JobConfig, JobReport, ShardFleet, Status, StopSignals, spawn_shards,
 };
 use heliostat_io::preflight::usable_cpus;
 
 use crate::failure::Failure;
 use crate::output::{Notes, counted, size};
+
+/// Longest time between two looks at a job, also when it has nothing new to show.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// What a look at a job leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    GoOn,
+    /// A clean stop.
+    Stop,
+}
 
 /// A job that has ended.
 #[derive(Debug)]
@@ -27,7 +38,7 @@ pub(crate) fn run_job(
     config: JobConfig,
     metrics: Option<SocketAddr>,
     notes: &Notes,
-    show: &mut dyn FnMut(&Status),
+    show: &mut dyn FnMut(&Status) -> Next,
 ) -> Result<Finished, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::from_error("no runtime", error))?;
@@ -46,7 +57,7 @@ async fn run(
     config: JobConfig,
     metrics: Option<SocketAddr>,
     notes: &Notes,
-    show: &mut dyn FnMut(&Status),
+    show: &mut dyn FnMut(&Status) -> Next,
     fleet: &mut Option<ShardFleet>,
 ) -> Result<JobReport, Failure> {
     let server = match metrics {
@@ -60,7 +71,7 @@ async fn run(
     let spawn = |config: &JobConfig| {
         let (shards, ends) =
             spawn_shards(&config.log_dir, &config.mirror, config.shards, first_cpu)?;
-        notes.note(&format!(
+        notes.note_settings(&format!(
             "{} with {} of buffers each; appends are {}",
             counted(config.shards, "shard"),
             size(config.mirror.shard_memory_bytes),
@@ -87,7 +98,6 @@ async fn run(
         }
     };
     let (job, handle) = started.map_err(|error| Failure::from_error("mirror", error))?;
-    tokio::spawn(cancel_on_signals(handle.cancel_handle()));
     if let Some(server) = server {
         tokio::spawn(server.serve(handle.watch()));
     }
@@ -95,16 +105,31 @@ async fn run(
     tokio::pin!(running);
     let mut published = handle.watch();
     let mut events_shown = 0;
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    // The first signal asks for no more than a limit that was reached does.
+    let (mut is_limited, mut is_signalled) = (false, false);
     loop {
         tokio::select! {
             ended = &mut running => {
                 note_events(&handle.status(), &mut events_shown, notes);
                 return ended.map_err(|error| Failure::from_error("mirror", error));
             }
-            Ok(()) = published.changed() => {
-                let status = handle.status();
-                note_events(&status, &mut events_shown, notes);
-                show(&status);
+            Ok(()) = published.changed() => looks.reset(),
+            _ = looks.tick() => {}
+            () = signals.next() => {
+                if is_signalled || !is_limited {
+                    handle.cancel();
+                }
+                is_signalled = true;
+            }
+        }
+        let status = handle.status();
+        note_events(&status, &mut events_shown, notes);
+        // A second call would abort.
+        if show(&status) == Next::Stop && !is_limited {
+            is_limited = true;
+            if !is_signalled {
+                handle.cancel();
             }
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod control;
 pub mod disk;
+pub mod embedded;
 pub mod generate;
 pub mod listener;
 pub mod net;

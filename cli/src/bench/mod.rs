@@ -1,213 +1,162 @@
-//! `heliostat bench`
+//! `heliostat bench`: what a copy costs and how fast it is, here and now.
 
+mod args;
+mod facts;
+mod figures;
+mod html;
+mod lap;
+mod origin;
 mod path;
+mod place;
 mod report;
+mod series;
+mod soak;
 pub(crate) mod source;
+mod stop;
+mod svg;
 
 use std::fs;
-use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
-use heliostat_core::config::MirrorConfig;
-use heliostat_core::select::TopicSelector;
-use heliostat_io::control::{Ended, JobConfig, Status};
-use heliostat_io::path_emulator::End;
-
-use self::path::{Path, PathArgs};
-use self::report::{Round, Variant};
-use self::source::{SourceArgs, SourceProcess};
+pub(crate) use self::args::BenchArgs;
+use self::facts::Facts;
+use self::figures::Figures;
+use self::lap::{Lap, LapEnd, Limits, Look};
+use self::origin::{Origin, Variant};
+use self::path::Path;
+use self::place::Place;
+use self::report::Report;
+use self::stop::Stop;
 use crate::failure::Failure;
 use crate::mirror::show_status;
 use crate::output::{Meter, say};
-use crate::process::cpu_time;
-use crate::run_job::run_job;
 
-/// The topic that is copied.
+/// The embedded topic.
 const TOPIC: &str = "bench";
 /// Longest time for a clean stop.
-const STOP_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
+const STOP_WITHIN: Duration = Duration::from_secs(60);
 
-/// Arguments of `bench`.
-#[derive(Args, Debug)]
-pub(crate) struct BenchArgs {
-    /// Bytes to copy in each round, about; 1 GiB by default, 128 MiB over a path.
-    #[arg(long, value_name = "BYTES")]
-    bytes: Option<u64>,
-
-    /// Partitions of the topic.
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(i32).range(1..=100_000))]
-    partitions: i32,
-
-    /// Size of a batch; its records have values of 1 KiB that do not compress.
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u32).range(1..=64 << 20))]
-    batch_bytes: u32,
-
-    /// Bytes of a partition in one answer, `mirror.fetch.max.bytes`: several are several variants.
-    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "8388608")]
-    fetch_bytes: Vec<u32>,
-
-    /// How the copy is written: several are several variants.
-    #[arg(long, value_name = "MODE,…", value_delimiter = ',', default_value = "auto")]
-    append: Vec<Append>,
-
-    /// Shards.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    shards: u16,
-
-    /// Times that each variant is measured; 5 by default, 1 over a path.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
-    rounds: Option<u16>,
-
-    /// Where source and copy are; default: a new directory for temporary files.
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    #[command(flatten)]
-    path: PathArgs,
-
-    /// `socket.send.buffer.bytes` of the source; -1 leaves it to the system. Kafka's default
-    /// bounds what a connection carries over a long path.
-    #[arg(long, value_name = "BYTES", default_value_t = 100 << 10, allow_negative_numbers = true)]
-    source_send_buffer: i64,
-
-    /// Print JSON: every round with its raw figures.
-    #[arg(long)]
-    json: bool,
+/// What is measured, and where.
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    place: &'a Place,
+    path: Option<&'a Path>,
+    origin: &'a Origin,
+    stop: &'a Stop,
+    begun: Instant,
+    /// Each in turn.
+    variants: &'a [Variant],
 }
 
-impl BenchArgs {
-    /// A lossy path carries a few MB/s, so that the defaults of a loopback would take an hour.
-    fn bytes(&self) -> u64 {
-        self.bytes.unwrap_or(if self.path.is_asked_for() { 128 << 20 } else { 1 << 30 })
-    }
-
-    fn rounds(&self) -> u16 {
-        self.rounds.unwrap_or(if self.path.is_asked_for() { 1 } else { 5 })
-    }
-}
-
-/// `append.direct`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Append {
-    /// By the size of what arrives.
-    Auto,
-    /// Past the page cache.
-    Direct,
-    /// Through the page cache.
-    Buffered,
-}
-
-impl Append {
-    /// Value of `append.direct`.
-    fn value(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Direct => "true",
-            Self::Buffered => "false",
-        }
-    }
-}
-
-/// A directory that goes with the benchmark.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(named: Option<&std::path::Path>) -> Result<Self, Failure> {
-        let base = named.map_or_else(std::env::temp_dir, std::path::Path::to_path_buf);
-        let root = base.join(format!("heliostat-bench-{}", std::process::id()));
-        fs::create_dir_all(root.join("source")).map_err(|error| {
-            let failure = Failure::from_error(root.display().to_string(), error);
-            failure.remedy("name a directory that this user can write with --dir")
-        })?;
-        Ok(Self(root))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // Nothing depends on it.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Measures and prints; `false` if a round did not copy everything.
+/// Measures and prints; `false` if there is nothing to tell.
 pub(crate) fn run(args: &BenchArgs) -> Result<bool, Failure> {
+    args.check()?;
+    if let Some(file) = &args.html {
+        // An hour's figures are not to be lost by a wrong name.
+        html::check(file)?;
+    }
+    let begun = Instant::now();
+    let stop = Stop::catch()?;
     let place = Place::new(args.dir.as_deref())?;
     // Before all threads: they are to be at the near end too.
     let path = args.path.start()?;
-    let far = path.as_ref().map(|path| &path.emulator);
-    let source = SourceProcess::start(&SourceArgs {
-        dir: place.0.join("source"),
-        bytes: args.bytes(),
-        partitions: args.partitions,
-        batch_bytes: usize::try_from(args.batch_bytes).unwrap_or(usize::MAX),
-        send_buffer: args.source_send_buffer,
-        listen: far.map_or(Ipv4Addr::LOCALHOST, |far| far.address(End::Far)),
-        netns: far.map(|far| far.namespace(End::Far)),
-    })?;
-    let mut rounds = Vec::new();
-    for number in 0..args.rounds() {
-        // In turn, so that what changes on the machine meanwhile meets all alike.
-        for &append in &args.append {
-            for &fetch_bytes in &args.fetch_bytes {
-                let variant = Variant { append, fetch_bytes };
-                let Some(round) = measure(args, &place, (&source, path.as_ref()), variant, number)?
-                else {
-                    say("stopped before everything was copied")?;
-                    return Ok(false);
-                };
-                rounds.push(round);
-            }
+    let origin = Origin::open(args, &place, path.as_ref(), &stop)?;
+    let Some(origin) = origin else {
+        say("stopped before anything was measured")?;
+        return Ok(false);
+    };
+    let facts = Facts::now(&origin.text, place.root());
+    let variants = origin.variants(args);
+    let (place, path) = (&place, path.as_ref());
+    let bench =
+        Bench { args, place, path, origin: &origin, stop: &stop, begun, variants: &variants };
+    let figures = if args.forever { soak::run(&bench)? } else { bench.rounds()? };
+    if figures.rounds.is_empty() {
+        say("stopped before anything was measured")?;
+        return Ok(false);
+    }
+    let report = Report { args, facts: &facts, figures: &figures, path };
+    if args.json {
+        say(report.json(if args.forever { "summary" } else { "benchmark" }).to_string())?;
+    } else {
+        report.table()?;
+    }
+    if let Some(file) = &args.html {
+        fs::write(file, html::page(&report))
+            .map_err(|error| Failure::from_error(file.display().to_string(), error))?;
+        if !args.json {
+            say(format!("page: {}", file.display()))?;
         }
     }
-    if args.json {
-        report::json(args, &rounds, path.as_ref())?;
-    } else {
-        report::table(args, &rounds)?;
-        path.iter().try_for_each(Path::say)?;
-    }
-    Ok(true)
+    let is_complete = figures.rounds.iter().all(|round| round.ended != LapEnd::NoRoom);
+    let is_asked = figures.rounds.iter().any(|round| round.ended == LapEnd::Asked);
+    Ok(is_complete && (args.forever || !is_asked))
 }
 
-/// Copies everything once; `None` if it was stopped.
-fn measure(
-    args: &BenchArgs,
-    place: &Place,
-    (source, path): (&SourceProcess, Option<&Path>),
-    variant: Variant,
-    number: u16,
-) -> Result<Option<Round>, Failure> {
-    let copy = place.0.join("copy");
-    let pairs = [
-        ("append.direct", variant.append.value().to_owned()),
-        ("mirror.fetch.max.bytes", variant.fetch_bytes.to_string()),
-    ];
-    let mirror = MirrorConfig::from_pairs(pairs.map(|(key, value)| (key.to_owned(), value)))
-        .map_err(|error| Failure::from_error("bench", error))?;
-    let config = JobConfig {
-        log_dir: copy.clone(),
-        mirror,
-        bootstrap: vec![source.address.clone()],
-        selector: TopicSelector::new(TOPIC, "")
-            .map_err(|error| Failure::from_error("bench", error))?,
-        shards: args.shards.into(),
-        follow: false,
-        stop_within: STOP_WITHIN,
-    };
-    let mut meter = Meter::new("bench");
-    let notes = meter.no_notes();
-    let mut show = |status: &Status| show_status(&mut meter, status);
-    let own_cpu = || cpu_time().saturating_sub(Path::cpu(path));
-    let (begun, cpu) = (Instant::now(), own_cpu());
-    let finished = run_job(config, None, &notes, &mut show);
-    let (took, cpu) = (begun.elapsed(), own_cpu().saturating_sub(cpu));
-    meter.done();
-    let report = finished?.report;
-    // Its pages must not be written back during the next round.
-    fs::remove_dir_all(&copy)
-        .map_err(|error| Failure::from_error(copy.display().to_string(), error))?;
-    Ok((report.ended == Ended::CaughtUp && report.clean)
-        .then(|| Round::new(variant, number, took, cpu, &report.status)))
+impl Bench<'_> {
+    /// All variants in turn, so that what changes on the machine meanwhile meets all alike.
+    fn rounds(&self) -> Result<Figures, Failure> {
+        let until = self.args.time().map(|time| self.begun + time);
+        let limits = Limits { bytes: self.origin.copy_bytes, until };
+        let mut figures = Figures::new(self.variants);
+        let mut longest = Duration::ZERO;
+        for number in 0.. {
+            let is_enough = self.args.rounds().is_some_and(|rounds| number >= rounds.into());
+            let is_late = until.is_some_and(|until| Instant::now() + longest > until);
+            if is_enough || (number > 0 && is_late) {
+                break;
+            }
+            let begun = Instant::now();
+            for variant in 0..self.variants.len() {
+                let ended = self.round(&mut figures, limits, variant, number)?;
+                if self.stop.is_asked_for() || matches!(ended, LapEnd::Time | LapEnd::NoRoom) {
+                    return Ok(figures);
+                }
+            }
+            longest = longest.max(begun.elapsed());
+        }
+        Ok(figures)
+    }
+
+    fn round(
+        &self,
+        figures: &mut Figures,
+        limits: Limits,
+        variant: usize,
+        number: u64,
+    ) -> Result<LapEnd, Failure> {
+        let mut meter = Meter::new("bench");
+        let lap =
+            self.lap(figures, limits, (variant, number), &meter.no_notes(), &mut |look, _| {
+                show_status(&mut meter, look.status);
+            });
+        meter.done();
+        lap.map(|lap| lap.ended)
+    }
+
+    /// Copies once, takes the figures in, and removes the copy.
+    fn lap(
+        &self,
+        figures: &mut Figures,
+        limits: Limits,
+        (variant, number): (usize, u64),
+        notes: &crate::output::Notes,
+        see: &mut dyn FnMut(&Look<'_>, &Figures),
+    ) -> Result<Lap, Failure> {
+        let Some(&settings) = self.variants.get(variant) else {
+            return Err(Failure::new("no such variant"));
+        };
+        let config = self.origin.job(self.args, self.place, settings);
+        figures.begin(self.begun.elapsed());
+        let mut look = |look: &Look<'_>| {
+            figures.look(self.begun.elapsed(), look, variant, number);
+            see(look, figures);
+        };
+        let lap = Lap::run(config, limits, (self.path, notes), &mut look);
+        let now = self.begun.elapsed();
+        self.place.remove_copy()?;
+        let lap = lap?;
+        figures.end(now, variant, number, &lap);
+        Ok(lap)
+    }
 }

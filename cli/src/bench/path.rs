@@ -62,6 +62,12 @@ impl Path {
         path.map_or(Duration::ZERO, |path| path.emulator.report().cpu)
     }
 
+    /// What it is like.
+    pub(super) fn text(&self) -> String {
+        let PathConfig { rtt, rate, loss, .. } = &self.config;
+        format!("over an emulated path of {} ms, {rate}, loss {loss}", rtt.as_millis())
+    }
+
     /// What the path is like, what it did in all rounds, and what that cost.
     pub(super) fn say(&self) -> Result<(), Failure> {
         let PathReport { homeward, cpu, .. } = self.emulator.report();

@@ -1,160 +1,202 @@
 //! What a benchmark prints. A figure without its host, version and command is none.
 
-use std::time::Duration;
+use heliostat_core::engine::spent::TimeSpent;
+use serde_json::{Value, json};
 
-use heliostat_io::control::Status;
-use serde_json::json;
-
+use super::args::BenchArgs;
+use super::facts::Facts;
+use super::figures::{Figures, Latency, Round, Sum};
+use super::lap::LapEnd;
 use super::path::Path;
-use super::{Append, BenchArgs};
 use crate::failure::Failure;
-use crate::output::{approximate, say, size};
+use crate::output::{approximate, counted, say, size, span};
 
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Variant {
-    pub(super) append: Append,
-    pub(super) fetch_bytes: u32,
-}
-
-/// One measured copy.
+/// All that a report is made of.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Round {
-    variant: Variant,
-    number: u16,
-    bytes: u64,
-    took: Duration,
-    cpu: Duration,
-    copied_bytes: u64,
-    fetch_p50_us: u64,
-    fetch_p99_us: u64,
-    append_p50_us: u64,
-    append_p99_us: u64,
+pub(super) struct Report<'a> {
+    pub(super) args: &'a BenchArgs,
+    pub(super) facts: &'a Facts,
+    pub(super) figures: &'a Figures,
+    pub(super) path: Option<&'a Path>,
 }
 
-impl Round {
-    pub(super) fn new(
-        variant: Variant,
-        number: u16,
-        took: Duration,
-        cpu: Duration,
-        status: &Status,
-    ) -> Self {
-        let shards = &status.shards;
-        Self {
-            variant,
-            number,
-            bytes: shards.stats.append.bytes_appended,
-            took,
-            cpu,
-            copied_bytes: shards.stats.append.bytes_copied,
-            fetch_p50_us: shards.fetch_latency_us.value_at_quantile(0.5),
-            fetch_p99_us: shards.fetch_latency_us.value_at_quantile(0.99),
-            append_p50_us: shards.append_latency_us.value_at_quantile(0.5),
-            append_p99_us: shards.append_latency_us.value_at_quantile(0.99),
-        }
-    }
-
-    fn megabytes_per_second(&self) -> f64 {
-        approximate(self.bytes) / 1e6 / self.took.as_secs_f64().max(1e-9)
-    }
-
-    fn cpu_seconds_per_gigabyte(&self) -> f64 {
-        self.cpu.as_secs_f64() / (approximate(self.bytes.max(1)) / 1e9)
-    }
-}
-
-/// One line a variant: medians of its rounds.
-pub(super) fn table(args: &BenchArgs, rounds: &[Round]) -> Result<(), Failure> {
-    say(format!(
-        "{} partitions, batches of {}, {} a round, {} rounds, {} shards; medians; each round ends \
-         with everything durable",
-        args.partitions,
-        size(u64::from(args.batch_bytes)),
-        size(rounds.first().map_or(0, |round| round.bytes)),
-        args.rounds(),
-        args.shards,
-    ))?;
-    say(
-        "append    fetch bytes      MB/s  CPU s/GB  copied %  fetch p50/p99 ms  append p50/p99 ms",
-    )?;
-    for variant in variants(rounds) {
-        let of = |figure: &dyn Fn(&Round) -> f64| {
-            let own = rounds.iter().filter(|round| round.variant == variant);
-            median(own.map(figure).collect())
-        };
-        let ms = |us: u64| approximate(us) / 1e3;
+impl Report<'_> {
+    /// A table for people: a line a variant.
+    pub(super) fn table(&self) -> Result<(), Failure> {
+        let Self { args, facts, figures, .. } = self;
+        say(format!("heliostat {}, commit {}", facts.version, facts.commit))?;
+        say(format!("host:      {}; Linux {}", facts.host, facts.kernel))?;
+        say(format!("source:    {}", facts.source))?;
+        say(format!("copy:      in {}, {}", facts.place, counted(args.shards().into(), "shard")))?;
+        say(format!("measured:  {}", self.measured()))?;
+        say("")?;
+        let indent = self.names().iter().map(String::len).max().unwrap_or(0);
+        let (one, two) = if indent == 0 { ("", "") } else { ("", "append   fetch bytes") };
         say(format!(
-            "{:<9} {:>11} {:>9.0} {:>9.3} {:>9.2} {:>8.1} {:>8.1} {:>8.1} {:>8.1}",
-            variant.append.value(),
-            variant.fetch_bytes,
-            of(&Round::megabytes_per_second),
-            of(&Round::cpu_seconds_per_gigabyte),
-            of(&|r| 100.0 * approximate(r.copied_bytes) / approximate(r.bytes.max(1))),
-            of(&|r| ms(r.fetch_p50_us)),
-            of(&|r| ms(r.fetch_p99_us)),
-            of(&|r| ms(r.append_p50_us)),
-            of(&|r| ms(r.append_p99_us)),
+            "{one:indent$}            CPU     fetch latency, ms       append latency, ms"
         ))?;
-    }
-    Ok(())
-}
-
-/// Every round, raw.
-pub(super) fn json(args: &BenchArgs, rounds: &[Round], path: Option<&Path>) -> Result<(), Failure> {
-    let rounds: Vec<_> = rounds
-        .iter()
-        .map(|round| {
-            json!({
-                "round": round.number,
-                "append.direct": round.variant.append.value(),
-                "mirror.fetch.max.bytes": round.variant.fetch_bytes,
-                "bytes": round.bytes,
-                "seconds": round.took.as_secs_f64(),
-                "cpu_seconds": round.cpu.as_secs_f64(),
-                "copied_bytes": round.copied_bytes,
-                "fetch_us": { "p50": round.fetch_p50_us, "p99": round.fetch_p99_us },
-                "append_us": { "p50": round.append_p50_us, "p99": round.append_p99_us },
-            })
-        })
-        .collect();
-    let all = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "partitions": args.partitions,
-        "batch_bytes": args.batch_bytes,
-        "shards": args.shards,
-        "path": path.map(Path::json),
-        "rounds": rounds,
-    });
-    say(all.to_string())
-}
-
-/// In the order of their first round.
-fn variants(rounds: &[Round]) -> Vec<Variant> {
-    let mut variants = Vec::new();
-    for round in rounds {
-        if !variants.contains(&round.variant) {
-            variants.push(round.variant);
+        say(format!(
+            "{two:indent$}    MB/s   s/GB    p50    p99  p99.9      p50    p99  p99.9   bound by"
+        ))?;
+        for (index, (sum, name)) in figures.sums.iter().zip(self.names()).enumerate() {
+            let (fetch, append) = (Latency::of(&sum.fetch_us), Latency::of(&sum.append_us));
+            let ms = |latency: Latency| {
+                let of = |us| approximate(us) / 1e3;
+                let (p50, p99, p999) = (latency.p50, latency.p99, latency.p999);
+                format!("{:6.1} {:6.1} {:6.1}", of(p50), of(p99), of(p999))
+            };
+            say(format!(
+                "{name:indent$}  {:6.0} {:6.3} {}   {}   {}",
+                figures.median(index, Round::megabytes_per_second),
+                figures.median(index, Round::cpu_seconds_per_gigabyte),
+                ms(fetch),
+                ms(append),
+                bound(&sum.spent),
+            ))?;
         }
+        say("")?;
+        let mut bounds: Vec<_> = figures.sums.iter().filter_map(|sum| sum.spent.bound()).collect();
+        bounds.dedup();
+        for bound in bounds {
+            say(bound.to_string())?;
+        }
+        say("fetch: from a Fetch sent to the first byte of its answer")?;
+        say("append: from the first byte of a write received to the write complete")?;
+        say("MB/s: from the first connection to everything durable on the disk")?;
+        self.path.map_or(Ok(()), Path::say)
     }
-    variants
+
+    /// How often, how much, and what ended it.
+    pub(super) fn measured(&self) -> String {
+        let Figures { sums, rounds, .. } = self.figures;
+        let count = sums.iter().map(|sum| sum.rounds).sum::<u64>();
+        let bytes = sums.iter().map(|sum| sum.bytes).sum::<u64>();
+        let took = sums.iter().map(|sum| sum.took).sum();
+        let count = counted(usize::try_from(count).unwrap_or(usize::MAX), "round");
+        let mut text = format!("{} in {}, {count}", size(bytes), span(took));
+        let several = sums.iter().any(|sum| sum.rounds > 1);
+        if several {
+            text.push_str(", medians of whole ones");
+        }
+        let ends = rounds.iter().map(|round| round.ended);
+        for end in [LapEnd::CaughtUp, LapEnd::Bytes, LapEnd::Time, LapEnd::NoRoom, LapEnd::Asked] {
+            let count = ends.clone().filter(|&it| it == end).count();
+            let why = match end {
+                LapEnd::CaughtUp => "copied all that the source had",
+                LapEnd::Bytes => "ended by --bytes",
+                LapEnd::Time => "ended by --seconds",
+                LapEnd::NoRoom => "ended because the disk is nearly full",
+                LapEnd::Asked => "ended by Ctrl-C",
+            };
+            if count > 0 {
+                let count = if rounds.len() == 1 { String::new() } else { format!("{count} ") };
+                text += &["; ", count.as_str(), why].concat();
+            }
+        }
+        text
+    }
+
+    /// What tells the variants apart; nothing of a single one.
+    pub(super) fn names(&self) -> Vec<String> {
+        let sums = &self.figures.sums;
+        let name =
+            |sum: &Sum| format!("{:8} {:>11}", sum.variant.append.name(), sum.variant.fetch_bytes);
+        sums.iter().map(|sum| if sums.len() == 1 { String::new() } else { name(sum) }).collect()
+    }
+
+    /// Every round, raw.
+    pub(super) fn json(&self, kind: &str) -> Value {
+        let Self { args, facts, figures, path } = self;
+        let series: Vec<_> = figures
+            .series
+            .points()
+            .iter()
+            .map(|point| {
+                json!([
+                    point.from.as_secs_f64(),
+                    point.to.as_secs_f64(),
+                    point.bytes,
+                    point.cpu.as_secs_f64(),
+                    point.variant
+                ])
+            })
+            .collect();
+        json!({
+            "type": kind,
+            "version": facts.version,
+            "commit": facts.commit,
+            "host": facts.host,
+            "kernel": facts.kernel,
+            "tcp_congestion_control": facts.congestion,
+            "command": facts.command,
+            "time": facts.time,
+            "source": facts.source,
+            "partitions": (!args.is_of_a_cluster()).then_some(args.partitions),
+            "batch_bytes": (!args.is_of_a_cluster()).then_some(args.batch_bytes),
+            "shards": args.shards(),
+            "path": path.map(Path::json),
+            "rounds": figures.rounds.iter().map(|round| self.round_json(round)).collect::<Vec<_>>(),
+            "variants": (0..figures.sums.len()).map(|index| self.sum_json(index)).collect::<Vec<_>>(),
+            "series_fields": ["from_seconds", "to_seconds", "bytes", "cpu_seconds", "variant"],
+            "series": series,
+        })
+    }
+
+    fn round_json(&self, round: &Round) -> Value {
+        let variant = self.figures.sums.get(round.variant).map(|sum| sum.variant);
+        json!({
+            "round": round.number,
+            "append.direct": variant.map(|variant| variant.append.value()),
+            "mirror.fetch.max.bytes": variant.map(|variant| variant.fetch_bytes),
+            "ended": round.ended.name(),
+            "bytes": round.bytes,
+            "seconds": round.took.as_secs_f64(),
+            "cpu_seconds": round.cpu.as_secs_f64(),
+            "copied_bytes": round.copied_bytes,
+            "fetch_us": latency_json(round.fetch),
+            "append_us": latency_json(round.append),
+            "bound": round.spent.bound().map(|bound| bound.name()),
+            "spent_seconds": spent_json(&round.spent),
+        })
+    }
+
+    fn sum_json(&self, index: usize) -> Value {
+        let figures = self.figures;
+        let Some(sum) = figures.sums.get(index) else { return Value::Null };
+        json!({
+            "append.direct": sum.variant.append.value(),
+            "mirror.fetch.max.bytes": sum.variant.fetch_bytes,
+            "rounds": sum.rounds,
+            "bytes": sum.bytes,
+            "seconds": sum.took.as_secs_f64(),
+            "cpu_seconds": sum.cpu.as_secs_f64(),
+            "megabytes_per_second": figures.median(index, Round::megabytes_per_second),
+            "cpu_seconds_per_gigabyte": figures.median(index, Round::cpu_seconds_per_gigabyte),
+            "fetch_us": latency_json(Latency::of(&sum.fetch_us)),
+            "append_us": latency_json(Latency::of(&sum.append_us)),
+            "bound": sum.spent.bound().map(|bound| bound.name()),
+            "spent_seconds": spent_json(&sum.spent),
+            "disconnects": sum.disconnects,
+            "gaps": sum.gaps,
+            "truncations": sum.truncations,
+        })
+    }
 }
 
-/// The lower one of two in the middle; 0 of nothing.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len().saturating_sub(1) / 2;
-    values.get(middle).copied().unwrap_or(0.0)
+/// One word.
+pub(super) fn bound(spent: &TimeSpent) -> &'static str {
+    spent.bound().map_or("-", |bound| bound.name())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn latency_json(latency: Latency) -> Value {
+    json!({ "p50": latency.p50, "p99": latency.p99, "p999": latency.p999 })
+}
 
-    #[test]
-    fn a_median_is_one_of_the_values() {
-        assert!((median(vec![9.0, 1.0, 5.0]) - 5.0).abs() < f64::EPSILON);
-        assert!((median(vec![9.0, 1.0]) - 1.0).abs() < f64::EPSILON);
-        assert!(median(Vec::new()).abs() < f64::EPSILON);
-    }
+fn spent_json(spent: &TimeSpent) -> Value {
+    json!({
+        "source": spent.waiting.as_secs_f64(),
+        "network": spent.receiving.as_secs_f64(),
+        "disk": spent.stalled.as_secs_f64(),
+        "throttle": spent.throttled.as_secs_f64(),
+    })
 }

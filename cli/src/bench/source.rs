@@ -1,27 +1,22 @@
 //! The source of a benchmark, in a process of its own, so that the mirror's figures are the
 //! mirror's alone.
 
-use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 
 use clap::Args;
-use heliostat_core::log::config::LogConfig;
-use heliostat_core::types::BrokerId;
-use heliostat_io::generate::{UniformSpec, generate_uniform};
-use heliostat_io::listener::hosted::{Catalog, CatalogConfig};
-use heliostat_io::listener::{Listener, ListenerConfig};
+use heliostat_io::embedded::{Child, EmbeddedSource, Heard, SourceSpec, wait_for_input_end};
+use heliostat_io::generate::UniformSpec;
 use heliostat_io::path_emulator::enter_namespace;
 use heliostat_io::source_client::HostPort;
 
+use super::stop::Stop;
 use crate::failure::Failure;
 use crate::output::say;
 
 /// Equal seeds make equal topics.
 const SEED: u64 = 1_279;
-const NODE: BrokerId = BrokerId(1);
 /// Size of each value.
 const VALUE_BYTES: usize = 1_024;
 
@@ -56,11 +51,7 @@ pub(crate) fn run(args: &SourceArgs) -> Result<bool, Failure> {
     if let Some(netns) = &args.netns {
         enter_namespace(netns).map_err(|error| Failure::from_error("embedded source", error))?;
     }
-    let failed = |error| Failure::from_error("embedded source", error);
-    let cluster_id = "heliostat-bench-cluster".to_owned();
-    let config = CatalogConfig { cluster_id, node_id: NODE, log: LogConfig::default() };
-    let catalog = Arc::new(Catalog::open(&args.dir, config).map_err(failed)?);
-    let spec = UniformSpec {
+    let topic = UniformSpec {
         topic: super::TOPIC.to_owned(),
         seed: SEED,
         bytes: args.bytes,
@@ -68,34 +59,32 @@ pub(crate) fn run(args: &SourceArgs) -> Result<bool, Failure> {
         batch_bytes: args.batch_bytes,
         value_bytes: VALUE_BYTES,
     };
-    generate_uniform(&catalog, &spec)
-        .map_err(|error| Failure::from_error("embedded source", error))?;
-    let address = SocketAddr::from((args.listen, 0));
-    let socket_send_buffer_bytes = usize::try_from(args.send_buffer).ok();
-    let config = ListenerConfig { socket_send_buffer_bytes, ..ListenerConfig::new(address, NODE) };
-    let listener = Listener::start(Arc::clone(&catalog), config);
-    let listener = listener.map_err(|error| Failure::from_error("embedded source", error))?;
-    say(listener.address().to_string())?;
-    // The end of the input is the end of the benchmark, however it went.
-    let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
-    listener.stop();
+    let source = EmbeddedSource::start(&SourceSpec {
+        dir: args.dir.clone(),
+        topics: vec![topic],
+        listen: args.listen,
+        send_buffer_bytes: args.send_buffer,
+    });
+    let source = source.map_err(|error| Failure::from_error("embedded source", error))?;
+    say(source.address().to_string())?;
+    wait_for_input_end();
+    source.stop();
     Ok(true)
 }
 
 /// The running source.
 #[derive(Debug)]
 pub(super) struct SourceProcess {
-    child: Child,
-    /// Held: the child ends when it is closed.
-    _input: Option<ChildStdin>,
+    /// Held: it is killed with this, for nothing in its directory is to be kept.
+    _child: Child,
     pub(super) address: HostPort,
 }
 
 impl SourceProcess {
-    pub(super) fn start(args: &SourceArgs) -> Result<Self, Failure> {
+    /// `None`: Ctrl-C came first.
+    pub(super) fn start(args: &SourceArgs, stop: &Stop) -> Result<Option<Self>, Failure> {
         let failed = |error| Failure::from_error("the source's process", error);
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut command = Command::new(program);
+        let mut command = Child::this_program().map_err(failed)?;
         command
             .arg("bench-source")
             .arg("--dir")
@@ -104,32 +93,24 @@ impl SourceProcess {
             .args(["--partitions", &args.partitions.to_string()])
             .args(["--batch-bytes", &args.batch_bytes.to_string()])
             .args(["--send-buffer", &args.send_buffer.to_string()])
-            .args(["--listen", &args.listen.to_string()]);
+            .args(["--listen", &args.listen.to_string()])
+            // A terminal sends Ctrl-C to a whole group; the source is needed until the mirror
+            // has stopped.
+            .process_group(0);
         if let Some(netns) = &args.netns {
             command.arg("--netns").arg(netns);
         }
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let input = child.stdin.take();
-        let mut line = String::new();
-        if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut line).map_err(failed)?;
-        }
+        let mut child = Child::start(&mut command).map_err(failed)?;
+        let line = match child.hear(|| stop.is_asked_for()).map_err(failed)? {
+            Heard::Line(line) => line,
+            Heard::End => String::new(),
+            Heard::GivenUp => return Ok(None),
+        };
         let address: Option<SocketAddr> = line.trim().parse().ok();
         let Some(address) = address else {
-            let _ = child.kill();
-            let _ = child.wait();
             return Err(Failure::new("the source's process does not come up; see its error above"));
         };
         let address = HostPort { host: address.ip().to_string().into(), port: address.port() };
-        Ok(Self { child, _input: input, address })
-    }
-}
-
-impl Drop for SourceProcess {
-    fn drop(&mut self) {
-        // Nothing in its directory is to be kept.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Ok(Some(Self { _child: child, address }))
     }
 }

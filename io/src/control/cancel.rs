@@ -58,18 +58,6 @@ impl CancelWatch {
     }
 }
 
-/// Calls [`CancelHandle::cancel`] at each SIGINT and SIGTERM, for ever.
-///
-/// # Errors
-/// If the signals cannot be caught.
-pub async fn cancel_on_signals(handle: CancelHandle) -> std::io::Result<()> {
-    let mut signals = StopSignals::catch()?;
-    loop {
-        signals.next().await;
-        handle.cancel();
-    }
-}
-
 /// SIGINT and SIGTERM, caught from here on.
 #[derive(Debug)]
 pub struct StopSignals {

@@ -188,11 +188,6 @@ impl JobHandle {
         self.cancel.cancel();
     }
 
-    /// For [`super::cancel_on_signals`].
-    pub fn cancel_handle(&self) -> CancelHandle {
-        self.cancel.clone()
-    }
-
     /// Changes the throttle: bytes a second (`None` for no limit), and what it holds for.
     /// `false`: too many changes wait, or the job has ended.
     pub fn set_throttle(&self, rate: Option<u64>, partitions: ThrottledPartitions) -> bool {

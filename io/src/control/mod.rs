@@ -15,7 +15,7 @@ mod questions;
 mod shards;
 mod status;
 
-pub use cancel::{CancelHandle, CancelWatch, StopSignals, cancel_on_signals, cancellation};
+pub use cancel::{CancelHandle, CancelWatch, StopSignals, cancellation};
 pub use job::{Ended, Job, JobConfig, JobError, JobHandle, JobReport};
 pub use log_dir::{LogDir, LogDirError};
 pub use shards::{ShardFleet, ShardsError, spawn_shards};
