@@ -147,6 +147,13 @@ pub const KEYS: &[Key] = &[
     ),
     number("mirror.fetch.min.bytes", 0, INT_MAX, "1", "bytes from which on the source answers"),
     number(
+        "mirror.fetch.linger.ms",
+        0,
+        1_000,
+        "5",
+        "least time between two questions of a connection that has caught up, in milliseconds",
+    ),
+    number(
         "mirror.fetch.response.max.bytes",
         1,
         INT_MAX,

@@ -96,6 +96,8 @@ pub struct FetchConfig {
     pub backoff: Duration,
     /// `mirror.fetch.min.bytes`
     pub min_bytes: u32,
+    /// `mirror.fetch.linger.ms`
+    pub linger: Duration,
     /// `mirror.fetch.response.max.bytes`
     pub response_max_bytes: u32,
     /// `mirror.fetch.max.bytes`: of one partition.
@@ -263,6 +265,7 @@ impl Values {
             wait_max_ms: self.u32("mirror.fetch.wait.max.ms"),
             backoff: self.millis("mirror.fetch.backoff.ms"),
             min_bytes: self.u32("mirror.fetch.min.bytes"),
+            linger: self.millis("mirror.fetch.linger.ms"),
             response_max_bytes: self.u32("mirror.fetch.response.max.bytes"),
             partition_max_bytes: self.u32("mirror.fetch.max.bytes"),
             connections_per_broker: self.u32("mirror.num.replica.fetchers"),

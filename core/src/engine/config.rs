@@ -22,6 +22,10 @@ pub struct ShardConfig {
     pub fetch_wait: Duration,
     /// `mirror.fetch.min.bytes`
     pub fetch_min_bytes: u32,
+    /// `mirror.fetch.linger.ms`: least time between two questions of a connection whose last
+    /// answer left nothing behind. New records gather for so long at most, and an answer,
+    /// its writes and their completions are worth a wake-up each.
+    pub fetch_linger: Duration,
     /// `mirror.fetch.max.bytes`: of one response.
     pub fetch_max_bytes: u32,
     /// `mirror.max.partition.fetch.bytes`: of one partition in one response.
@@ -95,6 +99,7 @@ impl Default for ShardConfig {
             fetch_limits: FetchLimits::default(),
             fetch_wait: Duration::from_millis(500),
             fetch_min_bytes: 1,
+            fetch_linger: Duration::from_millis(5),
             fetch_max_bytes: 55 << 20,
             partition_max_bytes: 8 << 20,
             busy_connections: 2,

@@ -130,8 +130,14 @@ pub(super) struct Connection {
     pub(super) deadline: Tick,
     /// When its timer goes off next; [`Tick::NEVER`] for not set.
     pub(super) timer_at: Tick,
-    /// The broker's quota asked for silence.
+    /// The broker's quota asked for silence, or new records may gather.
     pub(super) quiet_until: Tick,
+    /// A timer for the end of that is set.
+    pub(super) quiet_timer: bool,
+    /// The answer under way has records.
+    pub(super) brought_records: bool,
+    /// Some of its partitions are not caught up with it.
+    pub(super) left_behind: bool,
     /// Waits for a buffer, or for the turn of its range.
     pub(super) stalled: bool,
     /// The throttle has held the next question up since then.
@@ -174,6 +180,9 @@ impl Connection {
             deadline: Tick::NEVER,
             timer_at: Tick::NEVER,
             quiet_until: Tick::ZERO,
+            quiet_timer: false,
+            brought_records: false,
+            left_behind: false,
             throttled_since: None,
             stalled: false,
             skip: 0,
@@ -226,6 +235,8 @@ impl Connection {
         self.moves.clear();
         self.deadline = Tick::NEVER;
         self.quiet_until = Tick::ZERO;
+        self.brought_records = false;
+        self.left_behind = false;
         self.throttled_since = None;
         self.stalled = false;
         self.skip = 0;

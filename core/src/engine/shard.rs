@@ -299,6 +299,7 @@ impl Shard {
                 Timer::Retry(key) => self.retry(key),
                 Timer::Flush(key) => self.flush(key),
                 Timer::Connection(index) => self.connection_deadline(index),
+                Timer::Quiet(index) => self.quiet_ends(index),
                 Timer::Throttle => {
                     self.throttle_timer = false;
                     self.resume_all();

@@ -359,6 +359,39 @@ fn a_partition_is_copied_byte_for_byte_and_closed_cleanly() {
     }
 }
 
+/// Records of a trickle are worth an answer together; those of a backlog wait for nobody.
+#[test]
+fn records_gather_only_for_who_has_caught_up() {
+    let lingers = |linger_ms| ShardConfig {
+        fetch_linger: Duration::from_millis(linger_ms),
+        ..ShardConfig::default()
+    };
+    let trickle = |linger_ms| {
+        let mut world = World::new(lingers(linger_ms));
+        world.add();
+        world.produce(1, 100);
+        world.run(20);
+        let before = world.fetches.len();
+        for _ in 0..100 {
+            world.produce(1, 100);
+            world.run(1);
+        }
+        world.run(10);
+        world.assert_copied(world.log.len());
+        world.fetches.len() - before
+    };
+    assert!(trickle(0) >= 100, "a question each millisecond");
+    let gathered = trickle(5);
+    assert!((20..=35).contains(&gathered), "a question each five: {gathered} in 110 ms");
+
+    let mut world = World::new(lingers(1_000));
+    world.answer_bytes = 2_000;
+    world.add();
+    world.produce(100, 100);
+    world.run(130);
+    world.assert_copied(world.log.len());
+}
+
 #[test]
 fn following_continues_when_the_source_writes() {
     let mut world = World::new(ShardConfig::default());

@@ -16,6 +16,8 @@ pub(super) enum Timer {
     Flush(PartitionKey),
     /// A connection's deadline, or the end of its back-off.
     Connection(usize),
+    /// A connection may ask again.
+    Quiet(usize),
     /// Throttled connections may go on.
     Throttle,
     /// Idle files and partitions.

@@ -142,6 +142,7 @@ fn shard_config(config: &MirrorConfig, mode: AppendMode, preallocate_bytes: u64)
         preallocate_bytes,
         fetch_wait: Duration::from_millis(config.fetch.wait_max_ms.into()),
         fetch_min_bytes: config.fetch.min_bytes,
+        fetch_linger: config.fetch.linger,
         fetch_max_bytes: config.fetch.response_max_bytes,
         partition_max_bytes: config.fetch.partition_max_bytes,
         busy_connections: connections,

@@ -9,7 +9,6 @@ use crate::engine::connection::{
 };
 use crate::engine::message::{BrokerAddress, Leader, PartitionKey, Report, ReturnReason, Trouble};
 use crate::engine::partition::Status;
-use crate::engine::spent::TimeSpent;
 use crate::engine::timers::Timer;
 use crate::log::failure::RunError;
 use crate::protocol::fetch_stream::{
@@ -36,7 +35,10 @@ impl Shard {
         }
         if connection.quiet_until > now {
             let at = connection.quiet_until;
-            self.connection_timer(index, at);
+            // Not the connection's timer: that one would be set anew for every question.
+            if !std::mem::replace(&mut self.connections[index].quiet_timer, true) {
+                self.timers.set(at, Timer::Quiet(index));
+            }
             return;
         }
         let mut max_bytes = self.response_bytes(index);
@@ -471,7 +473,8 @@ impl Shard {
         if got_records {
             partition.active_at = now;
         }
-        let idle = partition.is_caught_up() && !got_records;
+        let caught_up = partition.is_caught_up();
+        let idle = caught_up && !got_records;
         let behind = !partition.is_caught_up()
             && header.records_bytes >= u64::from(self.config.partition_max_bytes / 2);
         let log_start = header.log_start_offset;
@@ -479,6 +482,8 @@ impl Shard {
         self.mark_dirty(member);
         self.set_position(member);
         let connection = &mut self.connections[index];
+        connection.brought_records |= got_records;
+        connection.left_behind |= !caught_up;
         if connection.backoff.attempts() > 0 {
             connection.backoff.succeeded();
             connection.down_reason = None;
@@ -594,7 +599,7 @@ impl Shard {
 
     fn on_end(&mut self, index: usize, endpoints: &[NodeEndpoint]) {
         let connection = &mut self.connections[index];
-        connection.in_flight = None;
+        let asked = connection.in_flight.take();
         connection.deadline = Tick::NEVER;
         let mut spent = connection.path.answer_ends(self.now);
         if matches!(connection.lane, Lane::Stripe(_)) {
@@ -602,9 +607,16 @@ impl Shard {
         }
         self.stats.spent.add(&spent);
         // A long poll without records tells of the source's patience.
-        let brought_records = spent != TimeSpent::default();
+        let brought_records = std::mem::take(&mut connection.brought_records);
         if brought_records && self.stats.fetch_latencies.len() < LATENCIES_MAX {
             self.stats.fetch_latencies.push(spent.waiting);
+        }
+        let left_behind = std::mem::take(&mut connection.left_behind);
+        if let (Some(asked), true, false) = (asked, brought_records, left_behind)
+            && matches!(connection.lane, Lane::Busy(_) | Lane::Tail)
+        {
+            let until = asked.sent_at.after(self.config.fetch_linger);
+            connection.quiet_until = connection.quiet_until.max(until);
         }
         let moves = std::mem::take(&mut connection.moves);
         for (key, hint) in moves {

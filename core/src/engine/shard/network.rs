@@ -131,6 +131,15 @@ impl Shard {
         }
     }
 
+    /// The broker's silence is over, or records have gathered.
+    pub(super) fn quiet_ends(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        connection.quiet_timer = false;
+        if connection.phase == Phase::Ready && connection.in_flight.is_none() {
+            self.drive(index);
+        }
+    }
+
     pub(super) fn connection_deadline(&mut self, index: usize) {
         let now = self.now;
         let connection = &mut self.connections[index];
@@ -157,7 +166,7 @@ impl Shard {
                 };
                 self.break_connection(index, &Arc::from(what));
             }
-            // The broker's silence is over, or nothing was to be asked before.
+            // Nothing was to be asked before.
             Phase::Ready if connection.in_flight.is_none() => self.drive(index),
             _ => {
                 let at = connection.deadline;
