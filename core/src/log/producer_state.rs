@@ -261,6 +261,10 @@ impl ProducerState {
     /// Forgets transactions whose marker is below the high watermark. Call it as that
     /// moves: until then each ended transaction is kept.
     pub fn on_high_watermark(&mut self, high_watermark: Offset) {
+        // Mostly there are none, and this is asked for each batch.
+        if self.unreplicated.is_empty() {
+            return;
+        }
         self.unreplicated.retain(|_, marker| *marker >= high_watermark);
     }
 

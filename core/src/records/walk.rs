@@ -111,7 +111,29 @@ impl BatchWalker {
         if let Some(error) = self.failed {
             return Err(error);
         }
+        if self.kept_len == 0
+            && let Some((used, meta)) = self.whole(bytes)
+        {
+            return Ok((used, Some(meta)));
+        }
         self.advance(bytes).inspect_err(|&error| self.failed = Some(error))
+    }
+
+    /// The batch at the front of `bytes`, if all of it is there and all is well: nothing is kept
+    /// of it then. What is wrong with another one, the pieces tell.
+    #[inline]
+    fn whole(&self, bytes: &[u8]) -> Option<(usize, BatchMeta)> {
+        let (header, _) = BatchHeader::view(bytes)?;
+        let size_bytes = header.size_bytes();
+        let batch = bytes.get(..usize::try_from(size_bytes).ok()?)?;
+        if header.check().is_err() || size_bytes > self.limits.batch_bytes_max {
+            return None;
+        }
+        let meta = header.to_meta();
+        // A marker is read from the record, which is kept.
+        let checked = || crc32c::crc32c(batch.get(CRC_V2_FROM..).unwrap_or_default()) == meta.crc;
+        (!meta.is_control() && (!self.limits.check_crcs || checked()))
+            .then_some((batch.len(), meta))
     }
 
     /// Facts of the batch under way, once its header is complete.

@@ -348,16 +348,18 @@ proptest! {
         let mut run = mixed_run();
         let at = at % run.len();
         run[at] ^= 1 << bit;
-        prop_assert_ne!(walk_unfinished(&run), walk(&mixed_run(), &[usize::MAX]));
+        let whole = walk_unfinished(&run, usize::MAX);
+        prop_assert_eq!(&whole, &walk_unfinished(&run, 1));
+        prop_assert_ne!(whole, walk(&mixed_run(), &[usize::MAX]));
     }
 }
 
-/// As `walk`, for runs that may end in the middle of a batch.
-fn walk_unfinished(mut run: &[u8]) -> Result<Vec<BatchMeta>, RecordError> {
+/// As `walk`, for runs that may end in the middle of a batch; `piece` bytes at a time.
+fn walk_unfinished(mut run: &[u8], piece: usize) -> Result<Vec<BatchMeta>, RecordError> {
     let mut walker = BatchWalker::new(LIMITS);
     let mut metas = Vec::new();
     while !run.is_empty() {
-        let (used, meta) = walker.feed(run)?;
+        let (used, meta) = walker.feed(&run[..piece.min(run.len())])?;
         metas.extend(meta);
         run = &run[used..];
     }
