@@ -6,6 +6,7 @@ mod limit;
 mod mm2;
 mod scale;
 mod throttle;
+mod tiny;
 mod wan;
 
 use clap::Subcommand;
@@ -28,6 +29,8 @@ pub(crate) enum What {
     Wan(wan::WanArgs),
     /// librdkafka, which consumes to nowhere, beside a copy to disk; from a real Kafka.
     Librdkafka(librdkafka::LibrdkafkaArgs),
+    /// The worst case, batches of one small record, with what is asked of it.
+    Tiny(tiny::TinyArgs),
     /// MirrorMaker 2, between two real Kafkas.
     Mm2(mm2::Mm2Args),
 }
@@ -41,6 +44,7 @@ pub(crate) fn run(what: &What) -> Result<Vec<Bar>, BenchError> {
         What::Scale(args) => scale::run(args),
         What::Wan(args) => wan::run(args),
         What::Librdkafka(args) => librdkafka::run(args),
+        What::Tiny(args) => tiny::run(args),
         What::Mm2(args) => mm2::run(args),
     }
 }

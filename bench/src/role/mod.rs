@@ -13,6 +13,7 @@ mod source;
 mod stream;
 mod synthetic;
 mod timed;
+mod tiny;
 mod watch;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ pub(crate) use self::librdkafka::available as librdkafka_is_here;
 pub(crate) use self::loops::Kind;
 pub(crate) use self::paced::Lateness;
 pub(crate) use self::scale::Scaled;
+pub(crate) use self::tiny::Tiny;
 pub(crate) use self::watch::Watched;
 use crate::error::BenchError;
 use crate::kafka::{KafkaSource, TOPIC};
@@ -73,6 +75,8 @@ enum Role {
     StreamSource(stream::SourceArgs),
     /// Plain TCP: reads for a time.
     StreamSink(stream::SinkArgs),
+    /// The product's decisions alone, on tiny batches from memory.
+    Tiny(tiny::TinyArgs),
     /// librdkafka: consumes a topic to nowhere.
     Librdkafka(librdkafka::LibrdkafkaArgs),
 }
@@ -98,6 +102,7 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
         Role::Follow(args) => follow::play(args),
         Role::StreamSource(args) => stream::source(args),
         Role::StreamSink(args) => stream::sink(args),
+        Role::Tiny(args) => tiny::play(args),
         Role::Librdkafka(args) => librdkafka::play(args),
     }
 }
