@@ -129,7 +129,11 @@ pub(crate) fn broker(artifacts: &Artifacts, dir: &Path) -> Result<Cluster, Bench
 
 /// A topic is created before its broker leads it. An idempotent producer whose first batch comes
 /// in between, and whose second one comes after, never gets the first one in.
-fn wait_for_leaders(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), BenchError> {
+pub(crate) fn wait_for_leaders(
+    cluster: &Cluster,
+    topic: &str,
+    partitions: u16,
+) -> Result<(), BenchError> {
     let mut wire = Wire::connect(&cluster.bootstrap())?;
     Ok(wait::until("the leaders of all partitions", LEADERS_WITHIN, || {
         let led = wire.ends(topic, i32::from(partitions))?.len();

@@ -19,10 +19,12 @@ mod loops;
 mod mm2;
 mod place;
 mod process;
+mod produce;
 mod raw;
 mod role;
 mod side;
 mod synthetic;
+mod tail;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! MirrorMaker 2 with a destination of its own, and what one copy by it costs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heliostat_tests::kafka::{
@@ -31,6 +31,8 @@ pub(crate) enum Tuning {
     Defaults,
     /// What is published for throughput.
     Published,
+    /// Nothing waits for more records.
+    Latency,
 }
 
 /// What a destination of one broker needs, and nothing that moves the figures.
@@ -71,6 +73,25 @@ const PUBLISHED: [(&str, &str); 21] = [
     ("destination.offset.flush.timeout.ms", "60000"),
 ];
 
+/// What does not hold records up, and does nothing beside the data.
+const LATENCY: [(&str, &str); 15] = [
+    ("tasks.max", "1"),
+    ("emit.heartbeats.enabled", "false"),
+    ("emit.checkpoints.enabled", "false"),
+    ("sync.group.offsets.enabled", "false"),
+    ("sync.topic.configs.enabled", "false"),
+    ("sync.topic.acls.enabled", "false"),
+    ("offset.lag.max", "100000"),
+    ("source.consumer.fetch.min.bytes", "1"),
+    ("source.consumer.receive.buffer.bytes", "-1"),
+    ("destination.producer.linger.ms", "0"),
+    ("destination.producer.batch.size", "262144"),
+    ("destination.producer.max.in.flight.requests.per.connection", "5"),
+    ("destination.producer.acks", "1"),
+    ("destination.producer.send.buffer.bytes", "-1"),
+    ("destination.producer.compression.type", "none"),
+];
+
 /// A running MirrorMaker and the broker that it writes to.
 #[derive(Debug)]
 pub(crate) struct Replication {
@@ -100,7 +121,11 @@ impl Replication {
     ) -> Result<Self, BenchError> {
         let destination = broker(artifacts, &dir.join("destination"))?;
         let mut properties = Properties::default();
-        let tuned = if tuning == Tuning::Published { PUBLISHED.as_slice() } else { &[] };
+        let tuned = match tuning {
+            Tuning::Defaults => [].as_slice(),
+            Tuning::Published => &PUBLISHED,
+            Tuning::Latency => &LATENCY,
+        };
         for (key, value) in NEEDED.iter().chain(tuned) {
             properties.set(*key, value);
         }
@@ -113,6 +138,22 @@ impl Replication {
         }
         let maker = MirrorMaker::start(artifacts, jars, &dir.join("mm2"), &properties, &JVM)?;
         Ok(Self { maker, destination })
+    }
+
+    /// MirrorMaker's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.maker.pid()
+    }
+
+    /// Fails once MirrorMaker has ended.
+    pub(crate) fn check(&mut self) -> Result<(), KafkaError> {
+        self.maker.check()
+    }
+
+    /// Where the destination keeps a partition of a topic of the source.
+    pub(crate) fn partition_dir(&self, topic: &str, partition: i32) -> Result<PathBuf, KafkaError> {
+        let node = self.destination.nodes().first().ok_or(KafkaError::NoNode(1))?;
+        Ok(node.partition_dir(&format!("source.{topic}"), partition))
     }
 
     /// Waits until all of the source's topic is there.

@@ -4,6 +4,7 @@ mod latency;
 mod librdkafka;
 mod limit;
 mod mm2;
+mod producer_latency;
 mod scale;
 mod throttle;
 mod tiny;
@@ -33,6 +34,8 @@ pub(crate) enum What {
     Tiny(tiny::TinyArgs),
     /// MirrorMaker 2, between two real Kafkas.
     Mm2(mm2::Mm2Args),
+    /// MirrorMaker 2 under a load that does not wait: from the producer to the copy.
+    ProducerLatency(producer_latency::ProducerLatencyArgs),
 }
 
 /// Runs a comparison.
@@ -46,5 +49,6 @@ pub(crate) fn run(what: &What) -> Result<Vec<Bar>, BenchError> {
         What::Librdkafka(args) => librdkafka::run(args),
         What::Tiny(args) => tiny::run(args),
         What::Mm2(args) => mm2::run(args),
+        What::ProducerLatency(args) => producer_latency::run(args),
     }
 }

@@ -1,9 +1,8 @@
 //! Starting a role, and hearing from it.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
+use heliostat_io::embedded::{self, Heard};
 use serde::de::DeserializeOwned;
 
 use crate::error::BenchError;
@@ -27,19 +26,15 @@ impl From<Option<usize>> for Seat {
 #[derive(Debug)]
 pub(crate) struct Child {
     role: String,
-    process: std::process::Child,
-    /// Held: a role that serves ends when it is closed.
-    input: Option<ChildStdin>,
-    output: Option<BufReader<ChildStdout>>,
+    process: embedded::Child,
 }
 
 impl Child {
     /// Starts a role in its place.
     pub(crate) fn start(seat: impl Into<Seat>, args: &[String]) -> Result<Self, BenchError> {
         let seat = seat.into();
-        let failed = BenchError::system("start a role");
-        let program = std::env::current_exe().map_err(BenchError::system("find this program"))?;
-        let mut command = Command::new(program);
+        let mut command =
+            embedded::Child::this_program().map_err(BenchError::system("find this program"))?;
         command.arg("role");
         if let Some(cpu) = seat.cpu {
             command.args(["--cpu", &cpu.to_string()]);
@@ -47,46 +42,31 @@ impl Child {
         if let Some(namespace) = &seat.namespace {
             command.arg("--netns").arg(namespace);
         }
-        let mut process = command
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
-        let (input, output) = (process.stdin.take(), process.stdout.take().map(BufReader::new));
-        let role = args.first().cloned().unwrap_or_default();
-        Ok(Self { role, process, input, output })
+        let process = embedded::Child::start(command.args(args));
+        let process = process.map_err(BenchError::system("start a role"))?;
+        Ok(Self { role: args.first().cloned().unwrap_or_default(), process })
     }
 
     /// The next line that it prints.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, BenchError> {
         let failed = |why: String| BenchError::Role { role: self.role.clone(), why };
-        let mut line = String::new();
-        if let Some(output) = &mut self.output {
-            output.read_line(&mut line).map_err(|error| failed(error.to_string()))?;
+        match self.process.hear(|| false).map_err(|error| failed(error.to_string()))? {
+            Heard::Line(line) => {
+                serde_json::from_str(&line).map_err(|error| failed(format!("{error} in {line:?}")))
+            }
+            Heard::End | Heard::GivenUp => {
+                Err(failed("it ended without figures; see its error above".to_owned()))
+            }
         }
-        if line.is_empty() {
-            return Err(failed("it ended without figures; see its error above".to_owned()));
-        }
-        serde_json::from_str(&line).map_err(|error| failed(format!("{error} in {line:?}")))
     }
 
     /// Closes its input and waits for its end.
-    pub(crate) fn end(mut self) -> Result<(), BenchError> {
-        drop(self.input.take());
-        let status = self.process.wait().map_err(BenchError::system("wait for a role"))?;
+    pub(crate) fn end(self) -> Result<(), BenchError> {
+        let status = self.process.end().map_err(BenchError::system("wait for a role"))?;
         if status.success() {
             return Ok(());
         }
-        Err(BenchError::Role { role: self.role.clone(), why: status.to_string() })
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        Err(BenchError::Role { role: self.role, why: status.to_string() })
     }
 }
 

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use heliostat_core::records::{BatchBuilder, Compression, NewRecord};
 use heliostat_core::types::{Offset, TimestampMs};
+use heliostat_io::embedded::{empty_catalog, listener_config, wait_for_input_end};
 use heliostat_io::generate::{UniformSpec, generate_uniform};
 use heliostat_io::listener::Listener;
 use heliostat_io::listener::hosted::{Catalog, Topic};
 
-use super::source::{listener_config, open, wait_for_end};
 use super::tell;
 use crate::clock::{quantile_us, wait_until};
 use crate::error::BenchError;
@@ -66,7 +66,7 @@ pub(crate) struct Lateness {
 
 pub(super) fn play(args: &PacedArgs) -> Result<(), BenchError> {
     let failed = |why: String| BenchError::Role { role: "the paced source".to_owned(), why };
-    let catalog = open(&args.dir)?;
+    let catalog = empty_catalog(&args.dir).map_err(|error| failed(error.to_string()))?;
     let spec = UniformSpec {
         topic: "bench".to_owned(),
         seed: 1,
@@ -97,7 +97,7 @@ pub(super) fn play(args: &PacedArgs) -> Result<(), BenchError> {
         }
         let late = load.run(None).map_err(BenchError::system("keep the load up"))?;
         tell(&late)?;
-        wait_for_end();
+        wait_for_input_end();
         listener.stop();
         return Ok(());
     };

@@ -1,16 +1,11 @@
 //! The embedded source.
 
-use std::io::{self, Read};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 use clap::Args;
-use heliostat_core::log::config::LogConfig;
-use heliostat_core::types::BrokerId;
-use heliostat_io::generate::{UniformSpec, generate_uniform};
-use heliostat_io::listener::hosted::{Catalog, CatalogConfig};
-use heliostat_io::listener::{Listener, ListenerConfig};
+use heliostat_io::embedded::{EmbeddedSource, SourceSpec, wait_for_input_end};
+use heliostat_io::generate::UniformSpec;
 
 use super::tell;
 use crate::error::BenchError;
@@ -18,7 +13,6 @@ use crate::raw;
 
 /// Equal seeds make equal topics.
 const SEED: u64 = 1_279;
-const NODE: BrokerId = BrokerId(1);
 
 /// What it holds.
 #[derive(Args, Clone, Debug)]
@@ -59,58 +53,33 @@ pub(crate) struct SourceArgs {
 }
 
 pub(super) fn play(args: &SourceArgs) -> Result<(), BenchError> {
-    let failed = |why: String| BenchError::Role { role: "the embedded source".to_owned(), why };
-    let catalog = open(&args.dir)?;
-    let generate = |topic: &str, seed, bytes| {
-        let spec = UniformSpec {
-            topic: topic.to_owned(),
-            seed,
-            bytes,
-            partitions: args.partitions,
-            batch_bytes: args.batch_bytes,
-            value_bytes: args.value_bytes,
-        };
-        let topic = generate_uniform(&catalog, &spec).map_err(|error| failed(error.to_string()))?;
-        // What the generator left to be written must not disturb the first run.
-        for partition in &topic.partitions {
-            partition.flush().map_err(|error| failed(error.to_string()))?;
-        }
-        Ok::<_, BenchError>(topic)
+    let spec = |topic: &str, seed, bytes| UniformSpec {
+        topic: topic.to_owned(),
+        seed,
+        bytes,
+        partitions: args.partitions,
+        batch_bytes: args.batch_bytes,
+        value_bytes: args.value_bytes,
     };
-    let topic = generate(&args.topic, SEED, args.bytes)?;
-    if let Some(beside) = &args.beside {
-        // The topic ID is made of the seed too.
-        generate(beside, SEED + 1, args.beside_bytes)?;
-    }
-    let socket_send_buffer_bytes = usize::try_from(args.send_buffer_bytes).ok();
-    let config = ListenerConfig { socket_send_buffer_bytes, ..listener_config(args.listen) };
-    let listener = Listener::start(Arc::clone(&catalog), config.clone());
-    let listener = listener.map_err(|error| failed(error.to_string()))?;
-    tell(&listener.address().to_string())?;
-    if args.raw {
-        tell(&raw::serve(&topic, &config)?)?;
-    }
-    wait_for_end();
-    listener.stop();
-    Ok(())
-}
-
-/// An empty log dir to serve.
-pub(super) fn open(dir: &Path) -> Result<Arc<Catalog>, BenchError> {
-    let cluster_id = "heliostat-bench-cluster".to_owned();
-    let config = CatalogConfig { cluster_id, node_id: NODE, log: LogConfig::default() };
-    Catalog::open(dir, config).map(Arc::new).map_err(|error| BenchError::Role {
+    // The topic ID is made of the seed too.
+    let beside = args.beside.iter().map(|beside| spec(beside, SEED + 1, args.beside_bytes));
+    let topics: Vec<_> =
+        std::iter::once(spec(&args.topic, SEED, args.bytes)).chain(beside).collect();
+    let spec = SourceSpec {
+        dir: args.dir.clone(),
+        topics,
+        listen: args.listen,
+        send_buffer_bytes: args.send_buffer_bytes,
+    };
+    let source = EmbeddedSource::start(&spec).map_err(|error| BenchError::Role {
         role: "the embedded source".to_owned(),
         why: error.to_string(),
-    })
-}
-
-/// How all sources listen.
-pub(super) fn listener_config(address: Ipv4Addr) -> ListenerConfig {
-    ListenerConfig::new(SocketAddr::from((address, 0)), NODE)
-}
-
-/// The end of the input is the end of the measurement, however it went.
-pub(super) fn wait_for_end() {
-    let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
+    })?;
+    tell(&source.address().to_string())?;
+    if let Some(topic) = source.topics.first().filter(|_| args.raw) {
+        tell(&raw::serve(topic, &spec.listener())?)?;
+    }
+    wait_for_input_end();
+    source.stop();
+    Ok(())
 }

@@ -27,6 +27,14 @@ pub struct SourceSpec {
     pub send_buffer_bytes: i64,
 }
 
+impl SourceSpec {
+    /// How it listens.
+    pub fn listener(&self) -> ListenerConfig {
+        let socket_send_buffer_bytes = usize::try_from(self.send_buffer_bytes).ok();
+        ListenerConfig { socket_send_buffer_bytes, ..listener_config(self.listen) }
+    }
+}
+
 /// Why it does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
@@ -65,9 +73,7 @@ impl EmbeddedSource {
             }
             topics.push(topic);
         }
-        let socket_send_buffer_bytes = usize::try_from(spec.send_buffer_bytes).ok();
-        let config = ListenerConfig { socket_send_buffer_bytes, ..listener_config(spec.listen) };
-        Ok(Self { topics, listener: Listener::start(catalog, config)? })
+        Ok(Self { topics, listener: Listener::start(catalog, spec.listener())? })
     }
 
     /// Where it listens.
