@@ -12,17 +12,16 @@ use crate::mirror::bytes_per_second;
 use crate::shards::default_shards;
 use crate::source_args::SourceArgs;
 
-/// Of a round without `--seconds` and `--rounds`: all rounds together, about.
+/// All rounds together, without `--seconds` and `--rounds`.
 const SECONDS: u64 = 60;
 
 /// Arguments of `bench`.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
-    /// A real cluster; without it the source is an embedded one.
     #[command(flatten)]
     pub(super) source: SourceArgs,
 
-    /// Topics of a real cluster to copy: regular expressions, anchored; commas between several.
+    /// Topics of a real cluster (--source) to copy: regular expressions, anchored; commas between several.
     #[arg(long, value_name = "REGEX")]
     pub(super) topics: Option<String>,
 
@@ -30,8 +29,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "REGEX", default_value = "", requires = "topics")]
     pub(super) exclude: String,
 
-    /// Bytes to copy in each round, about; 2 GiB by default, 128 MiB over a path, at most 10 GB
-    /// of a real cluster. With --forever the copy begins anew when it holds so much.
+    /// Bytes to copy in each round, about; 2 GiB by default, over a path 128 MiB (1 GiB with
+    /// --forever), at most 10 GB of a real cluster. With --forever the copy begins anew when it holds so much.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     bytes: Option<u64>,
 
@@ -133,6 +132,8 @@ impl BenchArgs {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.unwrap_or(match (self.is_of_a_cluster(), self.path.is_asked_for()) {
             (true, _) => 10_000_000_000,
+            // Long enough for what a path does over time.
+            (false, true) if self.forever => 1 << 30,
             (false, true) => 128 << 20,
             (false, false) => 2 << 30,
         })
