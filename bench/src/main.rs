@@ -13,6 +13,7 @@ mod bar;
 mod clock;
 mod compare;
 mod error;
+mod flamegraphs;
 mod host;
 mod kafka;
 mod loops;
@@ -46,6 +47,8 @@ struct Cli {
 enum Command {
     /// Compare, print a table, and exit with 1 if a bar does not hold.
     Compare(CompareArgs),
+    /// Make the pictures of `flamegraphs/`; needs perf.
+    Flamegraphs(flamegraphs::FlamegraphsArgs),
     /// One side of a comparison, in a process of its own; prints its figures as JSON.
     #[command(hide = true)]
     Role(role::RoleArgs),
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<bool, BenchError> {
     match command {
         Command::Role(args) => role::play(&args).map(|()| true),
+        Command::Flamegraphs(args) => flamegraphs::run(&args).map(|()| true),
         Command::Compare(args) => {
             let bars = compare::run(&args.what)?;
             println!("{}", host::line());

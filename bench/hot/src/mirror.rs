@@ -40,7 +40,9 @@ pub struct Mirror {
     connection: Option<ConnectionId>,
     /// Of the request that waits for its answer.
     correlation: [u8; 4],
-    answers: std::vec::IntoIter<(Vec<u8>, usize)>,
+    /// Kept when they were given, too: freeing them is nothing of the product's.
+    answers: Vec<(Vec<u8>, usize)>,
+    given: usize,
     committed: u64,
 }
 
@@ -68,7 +70,8 @@ impl Mirror {
             now: Tick::ZERO,
             connection: None,
             correlation: [0; 4],
-            answers: answers.into_iter(),
+            answers,
+            given: 0,
             committed: 0,
         };
         it.begin();
@@ -97,7 +100,7 @@ impl Mirror {
         ResponseHeader::default().encode(&mut body, 0).expect("a header");
         let answer = ApiVersionsResponse::default().with_api_keys(apis.to_vec());
         answer.encode(&mut body, 3).expect("an answer");
-        self.receive(sized(&body));
+        self.receive(&mut sized(&body));
     }
 
     /// The next answer arrives; returns the number of its batches, all of which are below the
@@ -106,9 +109,13 @@ impl Mirror {
     /// # Panics
     /// If they are not.
     pub fn answer(&mut self) -> usize {
-        let Some((frame, batches)) = self.answers.next() else { return 0 };
-        let before = self.committed;
-        self.receive(frame);
+        let Some((frame, batches)) = self.answers.get_mut(self.given) else { return 0 };
+        let (mut frame, batches, before) = (std::mem::take(frame), *batches, self.committed);
+        self.receive(&mut frame);
+        if let Some((kept, _)) = self.answers.get_mut(self.given) {
+            *kept = frame;
+        }
+        self.given += 1;
         self.committed = self.shard.stats_mut().append.batches_appended;
         let committed = usize::try_from(self.committed - before).expect("few batches");
         assert_eq!(committed, batches, "the whole answer is appended");
@@ -116,10 +123,10 @@ impl Mirror {
     }
 
     /// Gives the shard a frame in pieces, as a socket does, and does what it asks for.
-    fn receive(&mut self, mut frame: Vec<u8>) {
+    fn receive(&mut self, frame: &mut [u8]) {
         frame[ANSWER_CORRELATION_AT..][..4].copy_from_slice(&self.correlation);
         let connection = self.connection.expect("a connection");
-        let mut rest = frame.as_slice();
+        let mut rest = &*frame;
         while !rest.is_empty() {
             self.now = self.now.after(PIECE_EVERY);
             self.shard.set_time(self.now, WALL_MS);

@@ -62,6 +62,7 @@ fn instructions_a_batch(arguments: &[String]) -> Result<f64, BenchError> {
         .arg(program)
         .arg("role")
         .args(arguments)
+        .arg("--untimed")
         .env("GLIBC_TUNABLES", TUNABLES)
         .output()
         .map_err(BenchError::system("start valgrind; apt-get install valgrind"))?;

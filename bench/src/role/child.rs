@@ -1,6 +1,7 @@
 //! Starting a role, and hearing from it.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use heliostat_io::embedded::{self, Heard};
 use serde::de::DeserializeOwned;
@@ -32,9 +33,26 @@ pub(crate) struct Child {
 impl Child {
     /// Starts a role in its place.
     pub(crate) fn start(seat: impl Into<Seat>, args: &[String]) -> Result<Self, BenchError> {
+        Self::start_behind(&[], seat, args)
+    }
+
+    /// Starts a role as the last arguments of another program, which ends with it.
+    pub(crate) fn start_behind(
+        before: &[String],
+        seat: impl Into<Seat>,
+        args: &[String],
+    ) -> Result<Self, BenchError> {
         let seat = seat.into();
-        let mut command =
+        let program =
             embedded::Child::this_program().map_err(BenchError::system("find this program"))?;
+        let mut command = match before.split_first() {
+            None => program,
+            Some((other, others)) => {
+                let mut command = Command::new(other);
+                command.args(others).arg(program.get_program());
+                command
+            }
+        };
         command.arg("role");
         if let Some(cpu) = seat.cpu {
             command.args(["--cpu", &cpu.to_string()]);
