@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use inferno::flamegraph::{Options, from_lines};
 
-use self::perf::Perf;
+use self::perf::{Perf, Stacks};
 use self::scenes::Scene;
 use crate::error::BenchError;
 use crate::host;
@@ -53,14 +53,14 @@ pub(crate) fn run(args: &FlamegraphsArgs) -> Result<(), BenchError> {
                 let stacks = perf.stacks(scene.within())?;
                 let path = args.to.join(format!("{}.svg", scene.name()));
                 draw(scene, &stacks, &path)?;
-                println!("{}: {} stacks", path.display(), stacks.len());
+                println!("{}: {} ticks", path.display(), stacks.ticks);
             }
         }
     }
     Ok(())
 }
 
-fn draw(scene: Scene, stacks: &[String], path: &Path) -> Result<(), BenchError> {
+fn draw(scene: Scene, stacks: &Stacks, path: &Path) -> Result<(), BenchError> {
     let mut options = Options::default();
     scene.title().clone_into(&mut options.title);
     options.subtitle = Some(host::line());
@@ -68,7 +68,7 @@ fn draw(scene: Scene, stacks: &[String], path: &Path) -> Result<(), BenchError> 
     // The same frames have the same colours in all pictures.
     options.hash = true;
     let mut svg = Vec::new();
-    from_lines(&mut options, stacks.iter().map(String::as_str), &mut svg)
+    from_lines(&mut options, stacks.folded.iter().map(String::as_str), &mut svg)
         .map_err(BenchError::system("draw a flame graph"))?;
     std::fs::write(path, svg).map_err(BenchError::file(path))
 }

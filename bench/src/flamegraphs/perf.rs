@@ -13,12 +13,18 @@ use crate::error::BenchError;
 /// no frame pointers.
 const STACK_BYTES: u32 = 16 << 10;
 /// Fewer ticks make no picture.
-const STACKS_MIN: usize = 20;
+const TICKS_MIN: u64 = 100;
 
 /// Whether perf is there.
 pub(super) fn look() -> Result<(), BenchError> {
     let missing = BenchError::system("start perf; apt-get install linux-perf");
     Command::new("perf").arg("--version").output().map(drop).map_err(missing)
+}
+
+/// Stacks, folded, each with its ticks behind it; and all ticks together.
+pub(super) struct Stacks {
+    pub(super) folded: Vec<String>,
+    pub(super) ticks: u64,
 }
 
 /// Where one recording is kept.
@@ -50,8 +56,8 @@ impl Perf {
         command
     }
 
-    /// The stacks, folded; only those with a frame of the name `within`, if there is one.
-    pub(super) fn stacks(&self, within: Option<&str>) -> Result<Vec<String>, BenchError> {
+    /// The stacks; only those with a frame of the name `within`, if there is one.
+    pub(super) fn stacks(&self, within: Option<&str>) -> Result<Stacks, BenchError> {
         let mut script = Command::new("perf")
             // Inlined frames would take minutes.
             .args(["script", "--no-inline", "--force", "--input"])
@@ -69,10 +75,13 @@ impl Perf {
         script.wait().map_err(BenchError::system("wait for perf script"))?;
         let text = String::from_utf8_lossy(&folded);
         let wanted = |line: &&str| within.is_none_or(|name| line.contains(name));
-        let stacks: Vec<String> = text.lines().filter(wanted).map(str::to_owned).collect();
-        if stacks.len() < STACKS_MIN {
-            return Err(BenchError::Incomplete(format!("{} stacks recorded", stacks.len())));
+        let folded: Vec<String> = text.lines().filter(wanted).map(str::to_owned).collect();
+        let count = |stack: &String| stack.rsplit_once(' ')?.1.parse::<u64>().ok();
+        let ticks = folded.iter().filter_map(count).sum();
+        if ticks < TICKS_MIN {
+            let what = format!("perf recorded {ticks} ticks, a picture takes {TICKS_MIN}");
+            return Err(BenchError::Incomplete(what));
         }
-        Ok(stacks)
+        Ok(Stacks { folded, ticks })
     }
 }

@@ -77,7 +77,7 @@ impl Scene {
             Self::LongPath => long_path(place, perf),
             Self::ManyPartitions => many_partitions(place, perf),
             Self::TinyBatches => {
-                let role = ["tiny".to_owned(), "--answers=400".to_owned()];
+                let role = ["tiny".to_owned(), "--answers=1000".to_owned()];
                 record::<Tiny>(perf, 0, Some(SINK_CPU), &role)
             }
         }
