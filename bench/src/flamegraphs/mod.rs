@@ -53,7 +53,7 @@ pub(crate) fn run(args: &FlamegraphsArgs) -> Result<(), BenchError> {
                 let stacks = perf.stacks(scene.within())?;
                 let path = args.to.join(format!("{}.svg", scene.name()));
                 draw(scene, &stacks, &path)?;
-                println!("{}: {} ticks", path.display(), stacks.ticks);
+                println!("{}: {:.2} s", path.display(), stacks.cpu.as_secs_f64());
             }
         }
     }
@@ -65,6 +65,7 @@ fn draw(scene: Scene, stacks: &Stacks, path: &Path) -> Result<(), BenchError> {
     scene.title().clone_into(&mut options.title);
     options.subtitle = Some(host::line());
     options.min_width = WIDTH_MIN;
+    "ns".clone_into(&mut options.count_name);
     // The same frames have the same colours in all pictures.
     options.hash = true;
     let mut svg = Vec::new();

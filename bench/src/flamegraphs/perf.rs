@@ -3,6 +3,7 @@
 use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use inferno::collapse::Collapse;
 use inferno::collapse::perf::Folder;
@@ -12,8 +13,8 @@ use crate::error::BenchError;
 /// Bytes of a stack that are kept with each tick, from which the frames are told later: there are
 /// no frame pointers.
 const STACK_BYTES: u32 = 16 << 10;
-/// Fewer ticks make no picture.
-const TICKS_MIN: u64 = 100;
+/// Less processor time makes no picture.
+const CPU_MIN: Duration = Duration::from_millis(100);
 
 /// Whether perf is there.
 pub(super) fn look() -> Result<(), BenchError> {
@@ -21,10 +22,10 @@ pub(super) fn look() -> Result<(), BenchError> {
     Command::new("perf").arg("--version").output().map(drop).map_err(missing)
 }
 
-/// Stacks, folded, each with its ticks behind it; and all ticks together.
+/// Stacks, folded, each with its nanoseconds behind it; and all of them together.
 pub(super) struct Stacks {
     pub(super) folded: Vec<String>,
-    pub(super) ticks: u64,
+    pub(super) cpu: Duration,
 }
 
 /// Where one recording is kept.
@@ -76,12 +77,12 @@ impl Perf {
         let text = String::from_utf8_lossy(&folded);
         let wanted = |line: &&str| within.is_none_or(|name| line.contains(name));
         let folded: Vec<String> = text.lines().filter(wanted).map(str::to_owned).collect();
-        let count = |stack: &String| stack.rsplit_once(' ')?.1.parse::<u64>().ok();
-        let ticks = folded.iter().filter_map(count).sum();
-        if ticks < TICKS_MIN {
-            let what = format!("perf recorded {ticks} ticks, a picture takes {TICKS_MIN}");
+        let nanoseconds = |stack: &String| stack.rsplit_once(' ')?.1.parse::<u64>().ok();
+        let cpu = Duration::from_nanos(folded.iter().filter_map(nanoseconds).sum());
+        if cpu < CPU_MIN {
+            let what = format!("perf saw {cpu:?} of processor time, a picture takes {CPU_MIN:?}");
             return Err(BenchError::Incomplete(what));
         }
-        Ok(Stacks { folded, ticks })
+        Ok(Stacks { folded, cpu })
     }
 }
