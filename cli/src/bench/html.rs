@@ -282,7 +282,7 @@ fn about(report: &Report<'_>) -> String {
     let mut out = "<h2>About this run</h2><dl>".to_owned();
     for (name, value) in [
         ("source", facts.source.as_str()),
-        ("copy in", &facts.place),
+        ("copy", &facts.place),
         ("shards", &shards),
         ("host", &facts.host),
         ("kernel", &facts.kernel),

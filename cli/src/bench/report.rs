@@ -27,7 +27,7 @@ impl Report<'_> {
         say(format!("heliostat {}, commit {}", facts.version, facts.commit))?;
         say(format!("host:      {}; Linux {}", facts.host, facts.kernel))?;
         say(format!("source:    {}", facts.source))?;
-        say(format!("copy:      in {}, {}", facts.place, counted(args.shards().into(), "shard")))?;
+        say(format!("copy:      {}, {}", facts.place, counted(args.shards().into(), "shard")))?;
         say(format!("measured:  {}", self.measured()))?;
         say("")?;
         let indent = self.names().iter().map(String::len).max().unwrap_or(0);
@@ -131,6 +131,7 @@ impl Report<'_> {
             "command": facts.command,
             "time": facts.time,
             "source": facts.source,
+            "copy": facts.place,
             "partitions": (!args.is_of_a_cluster()).then_some(args.partitions),
             "batch_bytes": (!args.is_of_a_cluster()).then_some(args.batch_bytes),
             "shards": args.shards(),
