@@ -89,8 +89,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<bool, Failure> {
         }
     }
     let is_complete = figures.rounds.iter().all(|round| round.ended != LapEnd::NoRoom);
-    let is_asked = figures.rounds.iter().any(|round| round.ended == LapEnd::Asked);
-    Ok(is_complete && (args.forever || !is_asked))
+    Ok(is_complete && (args.forever || !stop.is_asked_for()))
 }
 
 impl Bench<'_> {
