@@ -252,7 +252,7 @@ pub const KEYS: &[Key] = &[
         "num.recovery.threads.per.data.dir",
         1,
         64,
-        "8",
+        "32",
         "threads that open and recover logs; new partitions wait for the disk, not the processor",
     ),
     number(

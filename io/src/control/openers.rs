@@ -63,9 +63,11 @@ impl Openers {
         let limit = threads.max(1) * ORDERS_PER_THREAD;
         let (orders, queue) = channel::bounded(limit);
         let (sender, done) = mpsc::channel(limit);
+        let store = FileStore::new(root);
         for index in 0..threads.max(1) {
             let (queue, sender) = (queue.clone(), sender.clone());
-            let mut store = FileStore::new(root);
+            // Clones sync together.
+            let mut store = store.clone();
             thread::Builder::new().name(format!("opener-{index}")).spawn(move || {
                 for (order, lock) in queue {
                     // The order must be answered, or its owner would wait for ever.

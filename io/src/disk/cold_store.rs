@@ -9,11 +9,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use heliostat_core::log::disk::LogPath;
 use heliostat_core::log::store::{ColdStore, StoreEntry, StoreError};
 use rustix::io::Errno;
 
+use super::group_sync::GroupSync;
 use super::lock::LOCK_FILE;
 use super::map::Window;
 
@@ -28,12 +30,21 @@ const TMP_SUFFIX: &str = ".tmp";
 #[derive(Clone, Debug)]
 pub struct FileStore {
     root: PathBuf,
+    /// Shared with clones; without it, every sync is one of its own.
+    group: Option<Arc<GroupSync>>,
+    /// The partition directory that was made last, and that is durable.
+    made: String,
 }
 
 impl FileStore {
     /// The files below `log_dir`.
     pub fn new(log_dir: &Path) -> Self {
-        Self { root: log_dir.to_path_buf() }
+        let group = File::open(log_dir).ok().map(|root| Arc::new(GroupSync::new(root)));
+        Self { root: log_dir.to_path_buf(), group, made: String::new() }
+    }
+
+    fn sync_file(&self, file: &File) -> io::Result<()> {
+        self.group.as_ref().map_or_else(|| file.sync_all(), |group| group.sync(file))
     }
 
     /// The path of a partition directory or, if `dir` is empty, of the log dir.
@@ -59,15 +70,15 @@ impl FileStore {
     fn sync_dir(&self, dir: &str) -> Result<(), StoreError> {
         let path = self.dir("sync", dir)?;
         File::open(path)
-            .and_then(|dir| dir.sync_all())
+            .and_then(|dir| self.sync_file(&dir))
             .map_err(|error| failure("sync", dir.to_owned(), &error))
     }
 
-    fn write_tmp(tmp: &Path, bytes: &[u8]) -> io::Result<()> {
+    fn write_tmp(&self, tmp: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o644).open(tmp)?;
         file.write_all(bytes)?;
-        file.sync_all()
+        self.sync_file(&file)
     }
 }
 
@@ -134,7 +145,7 @@ impl ColdStore for FileStore {
         let at = self.file("write", path)?;
         self.create_dir(&path.dir)?;
         let tmp = at.with_file_name(format!("{}{TMP_SUFFIX}", path.name));
-        let replaced = Self::write_tmp(&tmp, bytes).and_then(|()| fs::rename(&tmp, &at));
+        let replaced = self.write_tmp(&tmp, bytes).and_then(|()| fs::rename(&tmp, &at));
         if let Err(error) = replaced {
             // The room it takes may be what the disk lacks; if it cannot be removed
             // either, the next replace overwrites it.
@@ -150,7 +161,7 @@ impl ColdStore for FileStore {
         let appended =
             options.append(true).create(true).mode(0o644).open(at).and_then(|mut file| {
                 file.write_all(bytes)?;
-                file.sync_all()
+                self.sync_file(&file)
             });
         appended.map_err(|error| failure("append", path.to_string(), &error))?;
         // Cheap when the name was there already.
@@ -161,14 +172,14 @@ impl ColdStore for FileStore {
         let at = self.file("truncate", path)?;
         let cut = OpenOptions::new().write(true).open(at).and_then(|file| {
             file.set_len(len)?;
-            file.sync_all()
+            self.sync_file(&file)
         });
         cut.map_err(|error| failure("truncate", path.to_string(), &error))
     }
 
     fn sync(&mut self, path: &LogPath) -> Result<(), StoreError> {
         let at = self.file("sync", path)?;
-        let synced = OpenOptions::new().write(true).open(at).and_then(|file| file.sync_all());
+        let synced = OpenOptions::new().write(true).open(at).and_then(|file| self.sync_file(&file));
         synced.map_err(|error| failure("sync", path.to_string(), &error))
     }
 
@@ -188,7 +199,7 @@ impl ColdStore for FileStore {
     }
 
     fn create_dir(&mut self, dir: &str) -> Result<(), StoreError> {
-        if dir.is_empty() {
+        if dir.is_empty() || (self.made == dir && self.dir("find", dir)?.is_dir()) {
             return Ok(());
         }
         match DirBuilder::new().mode(0o755).create(self.dir("create", dir)?) {
@@ -197,7 +208,9 @@ impl ColdStore for FileStore {
             Err(error) => return Err(failure("create", dir.to_owned(), &error)),
         }
         // Even if it was there: whoever made it may have died before the sync.
-        self.sync_dir("")
+        self.sync_dir("")?;
+        dir.clone_into(&mut self.made);
+        Ok(())
     }
 }
 

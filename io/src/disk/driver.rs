@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use heliostat_core::log::disk::{
     DiskAction, DiskDone, DiskError, DiskOp, DiskOutcome, FileId, LogPath, OpId,
@@ -25,6 +26,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::chain::{Chain, Place, Progress, disk_error, u64_of};
+use super::group_sync::{GroupSyncThread, Worth};
 use crate::ring::{Completion, File, Ring, RingConfig, RingError, RingFeatures, RingOp, RingReply};
 
 /// Settings of a [`Disk`].
@@ -75,6 +77,33 @@ enum Job {
     Write(OpId),
     Read(Reading),
     Chain(Box<Chain>),
+    /// The end of a group of syncs.
+    GroupSync,
+}
+
+/// Syncs under way at once, each by itself.
+const SINGLE_SYNCS_MAX: usize = 16;
+/// Syncs that must wait behind these before they go together.
+const GROUP_MIN: usize = 32;
+
+/// A sync that waits: whose it is, and the file.
+type WaitingSync = (Job, File, bool);
+
+/// Syncs on their way: a few by themselves, what gathers behind them together.
+#[derive(Debug, Default)]
+struct Syncs {
+    /// When each began that is under way by itself; they end in about this order.
+    begun: VecDeque<Instant>,
+    waiting: VecDeque<WaitingSync>,
+    /// The group under way, and since when.
+    group: Option<(Vec<WaitingSync>, Instant)>,
+    /// Groups so far.
+    groups: u64,
+    worth: Worth,
+    /// `None` before the first group.
+    thread: Option<GroupSyncThread>,
+    /// The system gave no thread: no groups.
+    refused: bool,
 }
 
 /// A read under way: `wanted` bytes, `skip` bytes into the buffer's aligned part.
@@ -102,6 +131,7 @@ pub struct Disk {
     /// Paths with a chain under way, and who waits for it.
     busy: HashMap<LogPath, VecDeque<DiskOp>>,
     backlog: VecDeque<(Job, RingOp)>,
+    syncs: Syncs,
     outcomes: Vec<DiskOutcome>,
     completions: Vec<Completion<Job>>,
 }
@@ -124,6 +154,7 @@ impl Disk {
             dirs_synced: HashSet::new(),
             busy: HashMap::new(),
             backlog: VecDeque::new(),
+            syncs: Syncs::default(),
             outcomes: Vec::new(),
             completions: Vec::new(),
         })
@@ -187,6 +218,7 @@ impl Disk {
     pub fn is_idle(&self) -> bool {
         self.ring.in_flight() == 0
             && self.backlog.is_empty()
+            && self.syncs.waiting.is_empty()
             && self.busy.is_empty()
             && self.outcomes.is_empty()
     }
@@ -249,6 +281,12 @@ impl Disk {
                 assert!(len > 0, "a write has bytes");
                 (Job::Write(id), RingOp::WriteSlot { file, position, slot, from, len })
             }
+            DiskAction::Sync { .. } if !open.direct => {
+                self.syncs.waiting.push_back((Job::Plain(id), file, true));
+                return;
+            }
+            // Few and large; and without a change of the file's metadata a file system may not
+            // flush the device for `syncfs`.
             DiskAction::Sync { .. } => (Job::Plain(id), RingOp::Sync { file, data_only: true }),
             DiskAction::Preallocate { from, len, .. } => {
                 (Job::Plain(id), RingOp::Allocate { file, from, len })
@@ -293,7 +331,18 @@ impl Disk {
 
     fn on_completion(&mut self, completion: Completion<Job>) {
         let Completion { tag, op, result } = completion;
+        if matches!(op, RingOp::Sync { .. })
+            && let Some(begun) = self.syncs.begun.pop_front()
+            && self.syncs.begun.len() + 1 >= SINGLE_SYNCS_MAX / 2
+        {
+            self.syncs.worth.single_took(begun.elapsed());
+        }
+        self.on_done(tag, op, result);
+    }
+
+    fn on_done(&mut self, tag: Job, op: RingOp, result: Result<RingReply, Errno>) {
         match tag {
+            Job::GroupSync => self.end_group(),
             Job::Plain(id) => {
                 let result = result.map(|_| DiskDone::Done).map_err(disk_error);
                 self.finish(id, None, result);
@@ -351,6 +400,9 @@ impl Disk {
     /// Queues the next step of a chain, or ends it.
     fn step(&mut self, mut chain: Box<Chain>) {
         match chain.next_op(&self.root) {
+            Ok(Some(RingOp::Sync { file, data_only })) => {
+                self.syncs.waiting.push_back((Job::Chain(chain), file, data_only));
+            }
             Ok(Some(op)) => self.backlog.push_back((Job::Chain(chain), op)),
             Ok(None) => self.end_chain(*chain, Ok(())),
             Err(error) => self.end_chain(*chain, Err(error)),
@@ -381,12 +433,106 @@ impl Disk {
         self.outcomes.push(DiskOutcome { id, slot, result });
     }
 
+    /// Sends the syncs that wait on their way, by themselves or together.
+    fn pump_syncs(&mut self) {
+        while self.syncs.begun.len() < SINGLE_SYNCS_MAX
+            && self.syncs.group.is_none()
+            && let Some((job, file, data_only)) = self.syncs.waiting.pop_front()
+        {
+            self.syncs.begun.push_back(Instant::now());
+            self.backlog.push_back((job, RingOp::Sync { file, data_only }));
+        }
+        let now = Instant::now();
+        let gathered = self.syncs.waiting.len() >= GROUP_MIN && self.syncs.group.is_none();
+        if gathered && self.syncs.worth.allows(now) {
+            self.begin_group(now);
+        }
+    }
+
+    fn begin_group(&mut self, now: Instant) {
+        if self.syncs.thread.is_none() && !self.syncs.refused {
+            let root = self.root.try_clone().map(std::fs::File::from);
+            self.syncs.thread = root.and_then(GroupSyncThread::start).ok();
+            self.syncs.refused = self.syncs.thread.is_none();
+        }
+        let thread = self.syncs.thread.as_ref();
+        let Some(file) = thread.and_then(GroupSyncThread::begin) else { return };
+        self.syncs.group = Some((std::mem::take(&mut self.syncs.waiting).into(), now));
+        self.syncs.groups += 1;
+        let read = RingOp::Read { file, position: 0, buffer: vec![0; 8], from: 0 };
+        self.backlog.push_back((Job::GroupSync, read));
+    }
+
+    /// Whoever was in the group is done; or on the own file if it failed, which then tells.
+    fn end_group(&mut self) {
+        let Some((group, begun)) = self.syncs.group.take() else { return };
+        let result = self.syncs.thread.as_ref().map(GroupSyncThread::result);
+        let rounds = u32::try_from(group.len().div_ceil(SINGLE_SYNCS_MAX)).unwrap_or(u32::MAX);
+        let instead = self.syncs.worth.single().saturating_mul(rounds);
+        self.syncs.worth.group_took(begun.elapsed(), instead, Instant::now());
+        let is_done = matches!(result, Some(Ok(())));
+        for (job, file, data_only) in group {
+            let op = RingOp::Sync { file, data_only };
+            if is_done {
+                self.on_done(job, op, Ok(RingReply::Done));
+            } else {
+                self.syncs.begun.push_back(Instant::now());
+                self.backlog.push_back((job, op));
+            }
+        }
+    }
+
     fn pump(&mut self) -> Result<(), RingError> {
+        self.pump_syncs();
         while !self.backlog.is_empty() && self.ring.has_room()? {
             if let Some((job, op)) = self.backlog.pop_front() {
                 self.ring.push(job, op);
             }
         }
         self.ring.submit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILES: u64 = 200;
+
+    /// Creates files and syncs them all at once; how many groups it took.
+    fn sync_many(thread: Option<GroupSyncThread>) -> u64 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut disk = Disk::open(dir.path(), DiskConfig::default()).unwrap();
+        disk.syncs.thread = thread;
+        let path = |n| LogPath { dir: Arc::from(format!("t-{n}")), name: "0.log".to_owned() };
+        let open =
+            |n| DiskAction::Open { file: FileId(n), path: path(n), create: true, direct: false };
+        let sync = |n| DiskAction::Sync { file: FileId(n) };
+        for opens in [true, false] {
+            let action = |n| if opens { open(n) } else { sync(n) };
+            disk.submit((0..FILES).map(|n| DiskOp { id: OpId(n), action: action(n) })).unwrap();
+            let mut outcomes = Vec::new();
+            while outcomes.len() < 200 {
+                disk.wait().unwrap();
+                disk.reap(&mut outcomes).unwrap();
+            }
+            assert!(disk.is_idle());
+            let mut ids: Vec<_> = outcomes.iter().map(|outcome| outcome.id.0).collect();
+            ids.sort_unstable();
+            assert!(ids.into_iter().eq(0..FILES), "one outcome an operation");
+            assert!(outcomes.iter().all(|outcome| outcome.result == Ok(DiskDone::Done)));
+        }
+        disk.syncs.groups
+    }
+
+    #[test]
+    fn syncs_that_gather_go_together() {
+        assert!(sync_many(None) > 0);
+    }
+
+    #[test]
+    fn after_a_group_that_fails_everybody_syncs_the_own_file() {
+        let failing = GroupSyncThread::with(|| Err(Errno::IO)).unwrap();
+        assert!(sync_many(Some(failing)) > 0);
     }
 }

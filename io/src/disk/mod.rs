@@ -9,6 +9,7 @@ mod chain;
 mod cold_store;
 mod driver;
 mod free_space;
+mod group_sync;
 mod lock;
 pub(crate) mod map;
 
