@@ -152,6 +152,8 @@ pub struct Shard {
     report_timer: bool,
     dirty: Vec<usize>,
     open_files: Vec<usize>,
+    /// Of these, those opened since the last look at them.
+    opened: usize,
     actions: VecDeque<Action>,
     parked: bool,
     stopping: bool,
@@ -191,6 +193,7 @@ impl Shard {
             report_timer: false,
             dirty: Vec::new(),
             open_files: Vec::new(),
+            opened: 0,
             actions: VecDeque::new(),
             parked: false,
             stopping: false,
@@ -213,6 +216,13 @@ impl Shard {
     pub fn next_action(&mut self) -> Option<Action> {
         while self.actions.is_empty() && std::mem::take(&mut self.buffers_freed) {
             self.wake_stalled();
+        }
+        // Not only once a second: thousands may be opened in between.
+        if self.actions.is_empty()
+            && self.open_files.len() > self.config.open_files_max
+            && self.opened > self.config.open_files_max / 4
+        {
+            self.close_files();
         }
         self.actions.pop_front()
     }
@@ -378,6 +388,7 @@ impl Shard {
         if partition.log.open_since().is_some() && !partition.listed_open {
             partition.listed_open = true;
             self.open_files.push(index);
+            self.opened += 1;
         }
         if matches!(partition.status, Status::Returning(_)) {
             self.finish_return(index);
@@ -429,8 +440,15 @@ impl Shard {
         }
     }
 
-    /// Closes files that are idle, or too many; moves idle partitions to long polls.
+    /// Moves idle partitions to long polls, and looks at the open files.
     fn sweep(&mut self) {
+        self.close_files();
+        self.move_idle();
+    }
+
+    /// Closes files that are idle, or too many.
+    fn close_files(&mut self) {
+        self.opened = 0;
         let now = self.now;
         let (limit, idle) = (self.config.open_files_max, self.config.idle_close_after);
         let mut open = std::mem::take(&mut self.open_files);
@@ -456,7 +474,6 @@ impl Shard {
         for index in victims {
             self.evict(index);
         }
-        self.move_idle();
     }
 
     fn evict(&mut self, index: usize) {

@@ -104,7 +104,8 @@ pub struct PartitionLog {
     /// The same for what is being written to it.
     epochs_saving: Option<(OpId, Offset)>,
     producers: ProducerState,
-    run: Option<Run>,
+    /// Boxed, as most logs of many have none.
+    run: Option<Box<Run>>,
     epoch_limit: LeaderEpoch,
     side_ops: Vec<OpId>,
     /// Segment whose `.log` was removed; its other files follow.
@@ -283,7 +284,7 @@ impl PartitionLog {
         if let Some(live) = self.live.back_mut() {
             live.prepare(bytes, cx);
         }
-        self.run = Some(Run::new(bytes, at, cx));
+        self.run = Some(Box::new(Run::new(bytes, at, cx)));
     }
 
     /// Whether [`Self::begin_run`] may be called.
@@ -469,6 +470,8 @@ impl PartitionLog {
     fn push_segment(&mut self, base: Offset, cx: &mut LogCx<'_>) {
         let mut live = LiveSegment::new(Arc::clone(&self.dir), base, &self.config, cx.wall_ms);
         live.prepare(self.run.as_ref().map_or(0, |run| run.total), cx);
+        // Most logs only ever have one.
+        self.live.reserve_exact(1);
         self.live.push_back(live);
     }
 
@@ -495,9 +498,9 @@ impl PartitionLog {
                     return Ok(());
                 }
                 Judgement::Roll => {
-                    let end = self.run.as_ref().map_or(0, Run::filled);
+                    let end = self.run.as_deref().map_or(0, Run::filled);
                     self.roll(&meta, end, cx);
-                    if !self.run.as_ref().is_some_and(Run::is_full) {
+                    if !self.run.as_deref().is_some_and(Run::is_full) {
                         return Ok(());
                     }
                     // The slot held nothing but this batch.
@@ -775,6 +778,9 @@ impl PartitionLog {
         match live.on_outcome(outcome, cx) {
             Ok(()) => self.pump(cx),
             Err(LogFailure { action, error }) => self.fail(action, error, cx),
+        }
+        if self.pending.is_empty() && self.open_since().is_none() {
+            self.pending.shrink_to_fit();
         }
         true
     }

@@ -448,6 +448,17 @@ impl LiveSegment {
         self.file = FileState::Closed;
     }
 
+    /// Gives back what only an open file needs: of many segments, few are open.
+    fn rest(&mut self) {
+        self.window.rest();
+        self.tail = Vec::new();
+        self.tail_known = self.accepted_end == 0;
+        self.side_ops.shrink_to_fit();
+        for side in [&mut self.offset_index, &mut self.time_index, &mut self.txn_index] {
+            side.pending.shrink_to_fit();
+        }
+    }
+
     /// Writes nothing more, gives its buffers and reservations back, closes its file.
     pub(super) fn abandon(&mut self, cx: &mut LogCx<'_>) {
         self.abandoned = true;
@@ -541,6 +552,9 @@ impl LiveSegment {
         }
         if self.closing == Some(id) {
             self.closing = None;
+            if self.file == FileState::Closed {
+                self.rest();
+            }
             return Ok(());
         }
         self.on_seal_step(id, result, cx)

@@ -45,7 +45,8 @@ impl Filed {
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    all: BTreeMap<PartitionKey, Copy>,
+    /// Boxed: the nodes of a tree that is filled in order stay half empty.
+    all: BTreeMap<PartitionKey, Box<Copy>>,
     /// Lent to be changed since they were filed, some of them more than once.
     lent: Vec<PartitionKey>,
     asks: BTreeSet<(Tick, PartitionKey)>,
@@ -60,21 +61,21 @@ pub(super) struct Copies {
 impl Copies {
     pub(super) fn insert(&mut self, copy: Copy) {
         let key = copy.key;
-        self.all.insert(key, copy);
+        self.all.insert(key, Box::new(copy));
         self.lend(key);
     }
 
     pub(super) fn get(&self, key: PartitionKey) -> Option<&Copy> {
-        self.all.get(&key)
+        self.all.get(&key).map(Box::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, key: PartitionKey) -> Option<&mut Copy> {
         self.lend(key);
-        self.all.get_mut(&key)
+        self.all.get_mut(&key).map(Box::as_mut)
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Copy> {
-        self.all.values()
+        self.all.values().map(Box::as_ref)
     }
 
     pub(super) fn len(&self) -> usize {

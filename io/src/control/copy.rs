@@ -35,9 +35,9 @@ pub(super) enum Opening {
     /// As it is.
     Whole,
     /// Cut to end here; `record` says what is lost.
-    Truncated { to: Offset, record: GapRecord },
+    Truncated { to: Offset, record: Box<GapRecord> },
     /// Begun anew here; `record` says what is lost, if something is.
-    Reset { start: Offset, record: Option<GapRecord> },
+    Reset { start: Offset, record: Option<Box<GapRecord>> },
 }
 
 /// What happens once a shard has given the partition back as asked.

@@ -63,9 +63,9 @@ impl Job {
                 GapKind::Gap => (EventKind::Gap, "gap"),
                 GapKind::Truncation => (EventKind::Truncated, "truncation"),
             };
-            let GapRecord { from, to, reason, .. } = &record;
+            let GapRecord { from, to, reason, .. } = record.as_ref();
             let text = format!("{what} of offsets {from} to {to} (exclusive): {reason}");
-            self.log_dir.record_gap(record)?;
+            self.log_dir.record_gap(*record)?;
             self.event(kind, Some(&at), &text);
         } else if let Some(start) = reset_to {
             let text = format!("copied from the source's start on, offset {start}");

@@ -396,7 +396,7 @@ impl Job {
         let now = self.now();
         let Some(copy) = self.copies.get_mut(key) else { return };
         let record = |copy: &Copy, kind, from, to| {
-            record_of(&copy.at, copy.topic_id, kind, (from, to), reason)
+            Box::new(record_of(&copy.at, copy.topic_id, kind, (from, to), reason))
         };
         let CopyEnds { log_start, log_end } = copy.ends;
         let due = copy.backoff.retry_at().max(now);
