@@ -54,6 +54,8 @@ pub(super) struct Partition {
     pub(super) source_last_stable: Offset,
     /// Last time records of it arrived.
     pub(super) active_at: Tick,
+    /// It had everything once.
+    pub(super) arrived: bool,
     /// In the list of partitions with something to report.
     pub(super) dirty: bool,
     /// A timer for its next flush is set.
@@ -86,6 +88,7 @@ impl Partition {
             high_watermark: Offset::NONE,
             source_last_stable: Offset::NONE,
             active_at: now,
+            arrived: false,
             dirty: false,
             flush_timer: false,
             evicting: false,

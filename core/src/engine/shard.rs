@@ -37,11 +37,13 @@ use crate::log::disk::{DiskOp, DiskOutcome, OpId};
 use crate::log::partition::PartitionLog;
 use crate::log::slot::SlotPool;
 use crate::time::Tick;
-use crate::types::BrokerId;
+use crate::types::{BrokerId, Offset};
 
 /// Most partitions in one report.
 const PROGRESS_MAX: usize = 1024;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// That a partition has caught up for the first time is told so soon.
+const ARRIVAL_WITHIN: Duration = Duration::from_millis(5);
 const FLUSH_STEP: Duration = Duration::from_millis(1);
 
 /// What the driver has to do, in order.
@@ -148,8 +150,8 @@ pub struct Shard {
     throttle: Throttle,
     timers: Timers,
     throttle_timer: bool,
-    /// Set while there is something to report: an idle shard is not woken for it.
-    report_timer: bool,
+    /// [`Tick::NEVER`] while there is nothing to report: an idle shard is not woken for it.
+    report_at: Tick,
     dirty: Vec<usize>,
     open_files: Vec<usize>,
     /// Of these, those opened since the last look at them.
@@ -190,7 +192,7 @@ impl Shard {
             throttle: Throttle::new(None, now),
             timers,
             throttle_timer: false,
-            report_timer: false,
+            report_at: Tick::NEVER,
             dirty: Vec::new(),
             open_files: Vec::new(),
             opened: 0,
@@ -318,10 +320,12 @@ impl Shard {
                     self.sweep();
                     self.timers.set(self.now.after(SWEEP_EVERY), Timer::Sweep);
                 }
-                Timer::Report => {
-                    self.report_timer = false;
+                Timer::Report if self.report_at <= self.now => {
+                    self.report_at = Tick::NEVER;
                     self.report_progress();
                 }
+                // An earlier one has taken its place.
+                Timer::Report => {}
             }
         }
     }
@@ -373,6 +377,7 @@ impl Shard {
         }
         if moved {
             self.mark_dirty(index);
+            self.tell_first_arrival(index);
         }
         let flush_after = self.config.append.flush_after;
         let Some(partition) = self.partitions.get_mut(index).and_then(Option::as_deref_mut) else {
@@ -416,9 +421,26 @@ impl Shard {
         {
             partition.dirty = true;
             self.dirty.push(index);
-            if !std::mem::replace(&mut self.report_timer, true) {
-                self.timers.set(self.now.after(self.config.report_every), Timer::Report);
-            }
+            self.report_within(self.config.report_every);
+        }
+    }
+
+    /// The partition has everything for the first time: a job may wait for that and no more.
+    pub(super) fn tell_first_arrival(&mut self, index: usize) {
+        let Some(partition) = self.partition(index) else { return };
+        let high_watermark = partition.high_watermark;
+        let has_all =
+            high_watermark > Offset::ZERO && partition.log.log_end_offset() >= high_watermark;
+        if has_all && !std::mem::replace(&mut partition.arrived, true) {
+            self.report_within(ARRIVAL_WITHIN);
+        }
+    }
+
+    fn report_within(&mut self, time: Duration) {
+        let at = self.now.after(time);
+        if at < self.report_at {
+            self.report_at = at;
+            self.timers.set(at, Timer::Report);
         }
     }
 

@@ -359,6 +359,27 @@ fn a_partition_is_copied_byte_for_byte_and_closed_cleanly() {
     }
 }
 
+/// A job that ends with what the source has waits for this report.
+#[test]
+fn that_everything_is_there_is_told_at_once_and_later_progress_in_its_time() {
+    let mut world = World::new(ShardConfig::default());
+    world.add();
+    world.produce(9, 100);
+    let arrived = |world: &World, offset| {
+        world.reports.iter().any(|report| {
+            matches!(report, Report::Progress(all) if all.iter().any(|p| p.log_end.0 == offset))
+        })
+    };
+    world.run(40);
+    assert!(arrived(&world, 27));
+    world.produce(1, 100);
+    world.run(40);
+    world.assert_copied(world.log.len());
+    assert!(!arrived(&world, 30));
+    world.run(250);
+    assert!(arrived(&world, 30));
+}
+
 /// Records of a trickle are worth an answer together; those of a backlog wait for nobody.
 #[test]
 fn records_gather_only_for_who_has_caught_up() {

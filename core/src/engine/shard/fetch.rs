@@ -480,6 +480,7 @@ impl Shard {
         let log_start = header.log_start_offset;
         self.with_log(member, |log, cx| log.advance_log_start(log_start, cx));
         self.mark_dirty(member);
+        self.tell_first_arrival(member);
         self.set_position(member);
         let connection = &mut self.connections[index];
         connection.brought_records |= got_records;
