@@ -431,6 +431,8 @@ impl Job {
     pub async fn run(mut self) -> Result<JobReport, JobError> {
         let ended = loop {
             self.step();
+            // While logs are opened there always is a next event: whoever cancels has to run too.
+            tokio::task::yield_now().await;
             if self.failure.is_some() || self.cancel.now() == Cancel::Abort {
                 break Ended::Aborted;
             }
