@@ -175,12 +175,19 @@ pub const KEYS: &[Key] = &[
         "connections for fetching to each broker of the source, for each shard",
     ),
     number(
+        "mirror.num.replica.fetchers.max",
+        1,
+        256,
+        "64",
+        "connections for fetching to each broker that a shard opens on a long path, while they \
+         make it faster",
+    ),
+    number(
         "mirror.partition.stripes.max",
         1,
-        64,
-        "8",
-        "further connections to each broker that fetch one large partition together, for each \
-         shard; they are opened while they make it faster; 1 for none",
+        256,
+        "32",
+        "of these, most that fetch one large partition together; 1 for none",
     ),
     number(
         "mirror.partition.stripe.bytes",

@@ -104,7 +104,9 @@ pub struct FetchConfig {
     pub partition_max_bytes: u32,
     /// `mirror.num.replica.fetchers`: connections of a shard to each broker.
     pub connections_per_broker: u32,
-    /// `mirror.partition.stripes.max`: further ones that share a large partition.
+    /// `mirror.num.replica.fetchers.max`: as many are opened while they bring throughput.
+    pub connections_max: u32,
+    /// `mirror.partition.stripes.max`: of these, for one partition.
     pub stripes_max: u32,
     /// `mirror.partition.stripe.bytes`
     pub stripe_bytes: u32,
@@ -269,6 +271,7 @@ impl Values {
             response_max_bytes: self.u32("mirror.fetch.response.max.bytes"),
             partition_max_bytes: self.u32("mirror.fetch.max.bytes"),
             connections_per_broker: self.u32("mirror.num.replica.fetchers"),
+            connections_max: self.u32("mirror.num.replica.fetchers.max"),
             stripes_max: self.u32("mirror.partition.stripes.max"),
             stripe_bytes: self.u32("mirror.partition.stripe.bytes"),
         }

@@ -52,12 +52,15 @@ pub struct ShardConfig {
     pub report_every: Duration,
 }
 
-/// Limits of striping: one partition over several connections of its leader.
+/// Limits of connections that are opened while they bring throughput, and of striping: one
+/// partition over several connections of its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StripeLimits {
-    /// `mirror.partition.stripes.max`: connections to one broker for stripes, besides the
-    /// others; below 2 there are none.
+    /// `mirror.num.replica.fetchers.max`: connections to one broker for partitions that are
+    /// behind; no more than [`ShardConfig::busy_connections`] are opened if it is not larger.
     pub connections_max: usize,
+    /// `mirror.partition.stripes.max`: of these, for one partition; below 2 none is striped.
+    pub partition_max: usize,
     /// `mirror.partition.stripe.bytes`: least that a stripe asks for at once.
     ///
     /// A range waits for its turn in its socket, unread. What the socket does not hold comes
@@ -80,10 +83,11 @@ impl Default for StripeLimits {
     fn default() -> Self {
         Self {
             connections_max: 1,
+            partition_max: 1,
             range_bytes_min: 512 << 10,
             rtt_min: Duration::from_millis(2),
             measure_for: Duration::from_secs(1),
-            gain_percent: 10,
+            gain_percent: 20,
             retry_after: Duration::from_secs(30),
         }
     }

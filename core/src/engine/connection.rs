@@ -73,6 +73,10 @@ pub(super) enum RunTarget {
 pub(super) struct InFlight {
     pub(super) correlation_id: i32,
     pub(super) sent_at: Tick,
+    /// Number of the range that it asks for, on a stripe.
+    pub(super) range: Option<u64>,
+    /// The answer has come to its last partition: what it holds is known.
+    pub(super) named: bool,
 }
 
 /// The partition whose part of a response is being read.
@@ -120,7 +124,12 @@ pub(super) struct Connection {
     pub(super) stream: FetchStream,
     /// Partitions in its session, by their place in the shard.
     pub(super) members: BTreeSet<usize>,
+    /// The question whose answer has not begun.
     pub(super) in_flight: Option<InFlight>,
+    /// The one whose answer is being received.
+    pub(super) answering: Option<InFlight>,
+    /// When the last answer had been received.
+    pub(super) answered_at: Tick,
     pub(super) current: Option<Current>,
     pub(super) run: Option<RunTarget>,
     /// Partitions whose leader moved, until the response's end names its address. By key:
@@ -174,6 +183,8 @@ impl Connection {
             stream: FetchStream::new(FETCH_VERSION_MIN, limits),
             members: BTreeSet::new(),
             in_flight: None,
+            answering: None,
+            answered_at: Tick::ZERO,
             current: None,
             run: None,
             moves: Vec::new(),
@@ -212,6 +223,11 @@ impl Connection {
         matches!(self.phase, Phase::Handshake(_) | Phase::Ready)
     }
 
+    /// A question is open.
+    pub(super) fn is_asked(&self) -> bool {
+        self.in_flight.is_some() || self.answering.is_some()
+    }
+
     pub(super) fn next_correlation_id(&mut self) -> i32 {
         self.correlation_id = self.correlation_id.checked_add(1).unwrap_or(1);
         self.correlation_id
@@ -226,10 +242,12 @@ impl Connection {
     /// Forgets everything of the broken connection.
     pub(super) fn break_off(&mut self, limits: FetchLimits) {
         self.phase = Phase::Down;
+        self.path.ends();
         self.id.generation = self.id.generation.wrapping_add(1);
         self.session.on_request_failed();
         self.stream = FetchStream::new(self.stream.version(), limits);
         self.in_flight = None;
+        self.answering = None;
         self.current = None;
         self.run = None;
         self.moves.clear();

@@ -1,5 +1,5 @@
-//! How dense a partition's offsets are, and how fast it is copied: by these, ranges are
-//! planned and connections are added or given up.
+//! How dense a partition's offsets are, and how fast a broker's partitions are copied: by these,
+//! ranges are planned and connections are added or given up.
 
 use std::time::Duration;
 
@@ -7,9 +7,11 @@ use super::config::StripeLimits;
 use crate::time::Tick;
 
 /// Bytes after which older ones count half.
-const MEMORY_BYTES: u64 = 16 << 20;
+const MEMORY_BYTES: u64 = 4 << 20;
 /// A measurement lasts so many round trips, if that is longer than the configured time.
 const MEASURE_ROUND_TRIPS: u32 = 16;
+/// Between two measurements of a level: a rate that rises more is not its own yet.
+const RISES_PERCENT: u32 = 10;
 
 /// Bytes, batches and offsets that were appended of late.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,17 +58,21 @@ fn scale(n: u64, times: u64, by: u64) -> u64 {
     u64::try_from(scaled.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-/// Finds the number of connections that a partition is worth: doubles it while that makes
-/// it faster, goes back when it does not, and tries again after a while.
+/// Finds the number of connections that a broker is worth: doubles it while that makes
+/// copying faster, goes back when it does not, and tries again after a while.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Climb {
     level: usize,
     /// Level and rate to compare with, while a higher level is tried.
     before: Option<(usize, u64)>,
+    /// Rate of the measurement before, on the same level.
+    last: Option<u64>,
     since: Tick,
     /// Nothing counts before `since`, and not what arrives first after it either: that was
     /// on its way before.
     settling: bool,
+    /// Bytes in all when the measurement began, and since then.
+    began_with: u64,
     bytes: u64,
     hold_until: Tick,
 }
@@ -76,8 +82,10 @@ impl Climb {
         Self {
             level: 1,
             before: None,
+            last: None,
             since: now,
             settling: true,
+            began_with: 0,
             bytes: 0,
             hold_until: Tick::ZERO,
         }
@@ -88,25 +96,24 @@ impl Climb {
         self.level
     }
 
-    /// Back to one connection, whatever is known of more.
-    pub(super) fn reset(&mut self, now: Tick) {
-        let hold_until = self.hold_until;
-        *self = Self { hold_until, ..Self::new(now) };
-    }
-
-    /// More connections do not come about: not again before `until`.
-    pub(super) fn hold(&mut self, until: Tick) {
-        self.hold_until = until;
-    }
-
-    /// The partition waited for its source: what was measured says nothing of the path.
+    /// There was too little to fetch: what was measured says nothing of the path.
     pub(super) fn pause(&mut self, now: Tick) {
         self.since = self.since.max(now);
         self.settling = true;
         self.bytes = 0;
+        self.last = None;
     }
 
-    /// `bytes` have been appended. Whether a measurement is complete.
+    /// The path shows that it is full while a higher level is tried: that would bring nothing.
+    pub(super) fn path_is_full(&mut self, now: Tick, limits: &StripeLimits) {
+        if let Some((before, _)) = self.before.take() {
+            self.level = before;
+            self.hold_until = now.after(limits.retry_after / 4);
+            self.pause(now);
+        }
+    }
+
+    /// `bytes` have been appended in all. Whether a measurement is complete.
     pub(super) fn observe(
         &mut self,
         bytes: u64,
@@ -118,30 +125,36 @@ impl Climb {
             if now >= self.since {
                 self.since = now;
                 self.settling = false;
+                self.began_with = bytes;
             }
             return false;
         }
-        self.bytes += bytes;
+        self.bytes = bytes - self.began_with;
         now.since(self.since) >= measuring(rtt, limits) && self.bytes > 0
     }
 
-    /// The level from here on, of at most `allowed`, if it changes. Call when a measurement
+    /// The level from here on, within `least` and `allowed`, if it changes. Call when a measurement
     /// is complete.
     pub(super) fn decide(
         &mut self,
         now: Tick,
         rtt: Duration,
-        allowed: usize,
+        (least, allowed): (usize, usize),
         limits: &StripeLimits,
     ) -> Option<usize> {
         let nanos = u64::try_from(now.since(self.since).as_nanos()).unwrap_or(u64::MAX);
         let rate = scale(self.bytes, 1_000_000_000, nanos);
         self.since = now;
-        self.bytes = 0;
+        self.began_with += std::mem::take(&mut self.bytes);
+        let last = self.last.replace(rate);
         let level = match self.before.take() {
             Some((before, old)) if !is_gain(old, rate, limits.gain_percent) => {
                 self.hold_until = now.after(limits.retry_after);
                 before.min(allowed)
+            }
+            // What a connection carries without others is still rising, as after its start.
+            None if last.is_none_or(|last| is_gain(last, rate, RISES_PERCENT)) => {
+                self.level.min(allowed)
             }
             _ if allowed > self.level && now >= self.hold_until => {
                 self.before = Some((self.level, rate));
@@ -149,11 +162,12 @@ impl Climb {
             }
             _ => self.level.min(allowed),
         };
-        let level = level.max(1);
+        let level = level.max(least);
         let changed = std::mem::replace(&mut self.level, level) != level;
         if changed {
+            self.last = None;
             // Connections open and grow their windows first.
-            self.since = now.after(measuring(rtt, limits) / 2);
+            self.since = now.after(measuring(rtt, limits));
             self.settling = true;
         }
         changed.then_some(level)
@@ -182,11 +196,12 @@ mod tests {
     fn climb(climb: &mut Climb, seconds: u64, rate: impl Fn(u64) -> u64) -> Vec<usize> {
         let limits = limits();
         let mut levels = vec![climb.level()];
+        let mut bytes = climb.began_with;
         for tenth in 0..seconds * 10 {
             let now = Tick(tenth * 100_000_000);
-            let bytes = rate(u64::try_from(climb.level()).unwrap()) / 10;
+            bytes += rate(u64::try_from(climb.level()).unwrap()) / 10;
             if climb.observe(bytes, now, RTT, &limits) {
-                levels.extend(climb.decide(now, RTT, limits.connections_max, &limits));
+                levels.extend(climb.decide(now, RTT, (1, limits.connections_max), &limits));
             }
         }
         levels
@@ -212,9 +227,10 @@ mod tests {
         climb(&mut it, 20, |level| 2_500_000 * level);
         for (at, allowed) in [(60, 3), (90, 1)] {
             let now = Tick(at * 1_000_000_000);
-            it.observe(1, now, RTT, &limits);
-            assert!(it.observe(1, now.after(Duration::from_secs(2)), RTT, &limits));
-            assert_eq!(it.decide(now, RTT, allowed, &limits), Some(allowed));
+            let bytes = u64::try_from(at).unwrap() << 30;
+            it.observe(bytes, now, RTT, &limits);
+            assert!(it.observe(bytes + 1, now.after(Duration::from_secs(2)), RTT, &limits));
+            assert_eq!(it.decide(now, RTT, (1, allowed), &limits), Some(allowed));
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a shard knows of one mirrored partition.
 
 use super::message::{Leader, PartitionKey, PartitionProgress, ReturnReason, Trouble};
-use super::pace::{Climb, Density};
+use super::pace::Density;
 use super::stripes::Stripes;
 use crate::fetcher::{Backoff, BackoffPolicy};
 use crate::log::partition::PartitionLog;
@@ -28,7 +28,10 @@ pub(super) struct Striping {
     pub(super) plan: Stripes,
     /// Their indexes; each has no other partition.
     pub(super) connections: Vec<usize>,
-    pub(super) range_bytes: u32,
+    /// So many of them ask for ranges ahead.
+    pub(super) level: usize,
+    /// Others that wait for holes.
+    pub(super) spares: usize,
 }
 
 #[derive(Debug)]
@@ -44,7 +47,6 @@ pub(super) struct Partition {
     pub(super) connection: Option<usize>,
     pub(super) striping: Option<Box<Striping>>,
     pub(super) density: Density,
-    pub(super) climb: Climb,
     /// Bytes, batches and offset that `density` knows of.
     observed: (u64, u64, Offset),
     pub(super) backoff: Backoff,
@@ -81,7 +83,6 @@ impl Partition {
             connection: None,
             striping: None,
             density: Density::default(),
-            climb: Climb::new(now),
             observed,
             backoff: Backoff::new(policy),
             trouble: None,
@@ -101,8 +102,8 @@ impl Partition {
         self.high_watermark >= Offset::ZERO && self.log.fetch_offset() >= self.high_watermark
     }
 
-    /// Takes note of what was appended since the last time; returns its bytes.
-    pub(super) fn observe(&mut self) -> u64 {
+    /// Takes note of what was appended since the last time.
+    pub(super) fn observe(&mut self) {
         let (bytes, batches, at) = self.observed;
         let log = &self.log;
         self.observed = (log.bytes_accepted(), log.batches_accepted(), log.fetch_offset());
@@ -111,7 +112,6 @@ impl Partition {
         if bytes > 0 {
             self.density.observe(bytes, offsets, self.observed.1 - batches);
         }
-        bytes
     }
 
     /// Bytes that the source has beyond the copy, by estimate.

@@ -29,9 +29,11 @@ struct Answer {
     waited: Duration,
     began: Tick,
     bytes: u64,
-    /// Time in which we did not read.
+    /// Time in which we did not read: no buffer was free, or others had their turn.
     stalled: Duration,
-    stalled_since: Option<Tick>,
+    took_turns: Duration,
+    /// Since when, and whether for a turn.
+    idle_since: Option<(Tick, bool)>,
 }
 
 impl Path {
@@ -51,8 +53,14 @@ impl Path {
 
     /// The first byte of an answer came after so long.
     pub(super) fn answer_begins(&mut self, waited: Duration, now: Tick) {
-        let (stalled, stalled_since) = (Duration::ZERO, None);
-        self.answer = Some(Answer { waited, began: now, bytes: 0, stalled, stalled_since });
+        self.answer = Some(Answer {
+            waited,
+            began: now,
+            bytes: 0,
+            stalled: Duration::ZERO,
+            took_turns: Duration::ZERO,
+            idle_since: None,
+        });
     }
 
     pub(super) fn announced(&mut self, bytes: u64) {
@@ -61,42 +69,59 @@ impl Path {
         }
     }
 
-    /// We stop reading, or go on.
+    /// We stop reading for want of a buffer, or go on.
     pub(super) fn stalls(&mut self, stalled: bool, now: Tick) {
-        let Some(answer) = &mut self.answer else { return };
-        match (stalled, answer.stalled_since) {
-            (true, None) => answer.stalled_since = Some(now),
-            (false, Some(since)) => {
-                answer.stalled += now.since(since);
-                answer.stalled_since = None;
-            }
-            (true, Some(_)) | (false, None) => {}
-        }
+        self.idles(stalled.then_some(false), now);
     }
 
-    /// The answer is complete; what it took, if it brought records.
-    pub(super) fn answer_ends(&mut self, now: Tick) -> TimeSpent {
-        self.stalls(false, now);
+    /// We stop reading until those before have had their turn.
+    pub(super) fn waits_for_turn(&mut self, now: Tick) {
+        self.idles(Some(true), now);
+    }
+
+    fn idles(&mut self, for_turn: Option<bool>, now: Tick) {
+        let Some(answer) = &mut self.answer else { return };
+        if let Some((since, turn)) = answer.idle_since.take() {
+            let part = if turn { &mut answer.took_turns } else { &mut answer.stalled };
+            *part += now.since(since);
+        }
+        answer.idle_since = for_turn.map(|turn| (now, turn));
+    }
+
+    /// The answer is complete; what it took, if it brought records. `striped`: it had to wait
+    /// for its turn, while it went on to arrive.
+    pub(super) fn answer_ends(&mut self, striped: bool, now: Tick) -> TimeSpent {
+        self.idles(None, now);
         let Some(answer) = self.answer.take().filter(|answer| answer.bytes > 0) else {
             return TimeSpent::default();
         };
-        let took = now.since(answer.began).saturating_sub(answer.stalled);
-        if answer.bytes >= BYTES_MIN {
-            self.learn(&answer, took);
+        let whole = now.since(answer.began).saturating_sub(answer.stalled);
+        let receiving = whole.saturating_sub(answer.took_turns);
+        if striped {
+            // It came while others had their turn; how fast beyond that, its socket does not tell.
+            self.learn(answer.bytes, whole + answer.waited);
+        } else if answer.bytes >= BYTES_MIN {
+            self.learn(answer.bytes, receiving);
         }
         let (waiting, stalled) = (answer.waited, answer.stalled);
-        TimeSpent { waiting, receiving: took, stalled, throttled: Duration::ZERO }
+        TimeSpent { waiting, receiving, stalled, throttled: Duration::ZERO }
     }
 
-    fn learn(&mut self, answer: &Answer, took: Duration) {
+    fn learn(&mut self, bytes: u64, took: Duration) {
         // An answer that came at once was in flight as a whole.
         let rtt = self.rtt();
-        let in_flight = u128::from(answer.bytes) * rtt.as_nanos() / took.max(rtt).as_nanos().max(1);
+        let in_flight = u128::from(bytes) * rtt.as_nanos() / took.max(rtt).as_nanos().max(1);
         let in_flight = u64::try_from(in_flight).unwrap_or(u64::MAX);
         self.in_flight_bytes = match self.in_flight_bytes {
             0 => in_flight,
             before => before - before / 4 + in_flight / 4,
         };
+    }
+
+    /// The connection has ended: the next one finds its speed anew.
+    pub(super) fn ends(&mut self) {
+        self.in_flight_bytes = 0;
+        self.answer = None;
     }
 
     /// Bytes in flight at full speed: rate times round trip. 0 for unknown.
@@ -138,7 +163,7 @@ mod tests {
         path.announced(1_000_000);
         path.stalls(true, ms(1_100));
         path.stalls(false, ms(1_700));
-        let spent = path.answer_ends(ms(2_000));
+        let spent = path.answer_ends(false, ms(2_000));
         let parts = [spent.waiting, spent.receiving, spent.stalled].map(|part| part.as_millis());
         assert_eq!(parts, [40, 400, 600]);
         assert_eq!(path.in_flight_bytes(), 100_000);

@@ -15,18 +15,22 @@
 //! Received bytes do not pass through: [`Shard::read_buffer`] says where the next
 //! bytes of a connection belong, in most cases a slot that goes to the disk as it is.
 
+mod ahead;
 mod fetch;
 mod network;
 mod partitions;
+mod spread;
 mod striping;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::spread::Behind;
 use super::config::ShardConfig;
 use super::connection::{Connection, ConnectionId};
 use super::message::{BrokerAddress, Command, PartitionKey, Report};
+use super::pace::Climb;
 use super::partition::{Partition, Status};
 use super::spent::TimeSpent;
 use super::throttle::Throttle;
@@ -93,6 +97,8 @@ pub struct ShardStats {
     pub record_bytes_dropped: u64,
     /// Fetch requests sent.
     pub fetches: u64,
+    /// Of these, those that were sent while an answer was being received.
+    pub fetches_ahead: u64,
     /// Connections that broke.
     pub disconnects: u64,
     /// Times a connection waited for a buffer.
@@ -126,6 +132,25 @@ struct Broker {
     address: BrokerAddress,
     /// Indexes of its connections.
     connections: Vec<usize>,
+    /// How many it is worth for partitions that are behind.
+    climb: Climb,
+    /// By all its connections.
+    bytes_appended: u64,
+    behind: Behind,
+    no_stripes_until: Tick,
+}
+
+impl Broker {
+    fn new(address: BrokerAddress, now: Tick) -> Self {
+        Self {
+            address,
+            connections: Vec::new(),
+            climb: Climb::new(now),
+            bytes_appended: 0,
+            behind: Behind::default(),
+            no_stripes_until: Tick::ZERO,
+        }
+    }
 }
 
 /// See the module's text.

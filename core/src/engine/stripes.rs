@@ -9,13 +9,17 @@
 //!           at                        from                            from
 //! ```
 //!
-//! A broker is asked for an offset and a number of bytes, so where a range will end is
+//! A connection asks for its next range while the one before is being received: it never
+//! carries nothing. A broker is asked for an offset and a number of bytes, so where a range will end is
 //! an estimate. Two things go wrong, and both are mended here:
 //!
 //! * overlap: the range begins below what has been appended by its turn; batches that
 //!   are wholly below are skipped;
-//! * hole: its first batch begins behind. Whoever is free asks for what is missing, at
-//!   the cost of one round trip, so ranges are planned to begin a little early.
+//! * hole: its first batch begins behind. A connection without a range asks for what is
+//!   missing, at the cost of one round trip, so ranges are planned to begin a little early.
+//!
+//! Invariant: a connection's ranges have their turns in the order in which it asked for them,
+//! so nothing that waits unread holds up what comes before it.
 //!
 //! Invariant: what begins is either the batch at the end of the log, or the first one
 //! that the source has from there on. A range whose start was at or below the end of the
@@ -31,16 +35,20 @@ use crate::types::Offset;
 
 /// Parts of a range that margins are counted in.
 const WHOLE: u64 = 1024;
-const MARGIN_MIN: u64 = 16;
+const MARGIN_MIN: u64 = 4;
+const MARGIN_FIRST: u64 = 32;
 const MARGIN_MAX: u64 = 256;
-/// A hole costs a round trip of all stripes, an overlap only its bytes: one hole in 32
+/// A hole costs a round trip of all stripes, an overlap only its bytes: one hole in 16
 /// ranges is about where both cost the same.
-const MARGIN_AFTER_HOLE: u64 = 64;
+const MARGIN_AFTER_HOLE: u64 = 32;
 const MARGIN_AFTER_RANGE: u64 = 2;
+/// Ranges that a connection has at once: one that comes, and one that follows it.
+const RANGES_AT_ONCE: usize = 2;
 
 /// What a connection has been asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
+    number: u64,
     connection: usize,
     from: Offset,
     /// Where the next range begins: a little before this one's likely end.
@@ -51,20 +59,23 @@ pub(super) struct Range {
 }
 
 impl Range {
-    pub(super) fn from(&self) -> Offset {
-        self.from
-    }
-
     /// It was asked for at the end of the log, with nothing before it under way: what the
     /// source answers is about the copy, not about a guess.
     pub(super) fn is_exact(&self) -> bool {
         self.exact
+    }
+
+    fn ask(&self, max_bytes: u32, fills: bool) -> Ask {
+        let Self { number, from, exact, .. } = *self;
+        Ask { number, from, max_bytes, exact, fills }
     }
 }
 
 /// What a connection should ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
+    /// Name of the range.
+    pub(super) number: u64,
     pub(super) from: Offset,
     pub(super) max_bytes: u32,
     pub(super) exact: bool,
@@ -103,6 +114,8 @@ pub(super) struct Outlook<'a> {
 pub(super) struct Stripes {
     /// In the order of their turns.
     ranges: VecDeque<Range>,
+    /// Of the last range.
+    number: u64,
     /// How much of a range the next one repeats, in parts of [`WHOLE`].
     margin: u64,
     /// A range ahead brought nothing: no other one before something was appended.
@@ -111,43 +124,74 @@ pub(super) struct Stripes {
 
 impl Default for Stripes {
     fn default() -> Self {
-        Self { ranges: VecDeque::new(), margin: 2 * MARGIN_MIN, paused: false }
+        Self { ranges: VecDeque::new(), number: 0, margin: MARGIN_FIRST, paused: false }
     }
 }
 
 impl Stripes {
-    /// The next range for a connection that has none; `None` if there is nothing to ask.
+    /// The next range for a connection; `None` if there is nothing to ask, or it has enough.
     pub(super) fn ask(&mut self, connection: usize, outlook: Outlook<'_>) -> Option<Ask> {
         let Outlook { at, end, range_bytes, ahead, density } = outlook;
-        if self.range_of(connection).is_some() {
+        let held = self.held(connection);
+        if held >= RANGES_AT_ONCE {
             return None;
         }
         let Some(front) = self.ranges.front().copied() else {
             return Some(self.begin(connection, outlook));
         };
-        if at < front.from {
+        if at < front.from && held == 0 {
             // Perhaps a hole: its answer tells, and somebody has to be free then.
             let base = front.base?;
             if base > at {
                 return Some(self.fill(connection, base, outlook));
             }
         }
-        let from = self.ranges.back()?.next_from;
-        let left = density.bytes(end.0.saturating_sub(from.0));
-        if !ahead || self.paused || left < u64::from(range_bytes / 2).max(1) {
+        if !ahead || self.paused {
             return None;
         }
-        let exact = false;
+        if let Some(place) = self.gap(connection) {
+            return Some(self.close_gap(connection, place, outlook));
+        }
+        let from = self.ranges.back()?.next_from;
+        let left = density.bytes(end.0.saturating_sub(from.0));
+        if left < u64::from(range_bytes / 2).max(1) {
+            return None;
+        }
         let next_from = self.estimate(from, range_bytes, density);
-        self.ranges.push_back(Range { connection, from, next_from, base: None, exact });
-        Some(Ask { from, max_bytes: range_bytes, exact, fills: false })
+        let range = self.range(connection, from, next_from, false);
+        self.ranges.push_back(range);
+        Some(range.ask(range_bytes, false))
+    }
+
+    /// Where a range was lost between others, and behind all that the connection holds.
+    fn gap(&self, connection: usize) -> Option<usize> {
+        let held = self.ranges.iter().rposition(|it| it.connection == connection);
+        let first = held.map_or(1, |place| place + 1);
+        (first..self.ranges.len()).find(|&place| {
+            let before = place.checked_sub(1).and_then(|before| self.ranges.get(before));
+            let next = self.ranges.get(place);
+            before.zip(next).is_some_and(|(before, next)| before.next_from < next.from)
+        })
+    }
+
+    fn close_gap(&mut self, connection: usize, place: usize, outlook: Outlook<'_>) -> Ask {
+        let from = self.ranges[place - 1].next_from;
+        let to = self.ranges[place].from;
+        let (likely, density) =
+            (self.estimate(from, outlook.range_bytes, outlook.density), outlook.density);
+        let missing = density.bytes(to.0 - from.0).saturating_add(density.batch_bytes());
+        let max_bytes = u32::try_from(missing).unwrap_or(u32::MAX).clamp(1, outlook.range_bytes);
+        let range = self.range(connection, from, likely.min(to), false);
+        self.ranges.insert(place, range);
+        range.ask(max_bytes, false)
     }
 
     fn begin(&mut self, connection: usize, outlook: Outlook<'_>) -> Ask {
         let (from, max_bytes) = (outlook.at, outlook.range_bytes);
         let next_from = self.estimate(from, max_bytes, outlook.density);
-        self.ranges.push_back(Range { connection, from, next_from, base: None, exact: true });
-        Ask { from, max_bytes, exact: true, fills: false }
+        let range = self.range(connection, from, next_from, true);
+        self.ranges.push_back(range);
+        range.ask(max_bytes, false)
     }
 
     fn fill(&mut self, connection: usize, base: Offset, outlook: Outlook<'_>) -> Ask {
@@ -156,10 +200,18 @@ impl Stripes {
         // A damaged batch may name any base.
         let wanted = missing.saturating_add(missing / 4).saturating_add(density.batch_bytes());
         let max_bytes = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, outlook.range_bytes);
-        self.margin = (self.margin + MARGIN_AFTER_HOLE).min(MARGIN_MAX);
-        let (next_from, exact) = (base, true);
-        self.ranges.push_front(Range { connection, from, next_from, base: None, exact });
-        Ask { from, max_bytes, exact, fills: true }
+        // More than that was lost, not misjudged.
+        if missing < u64::from(outlook.range_bytes / 2) {
+            self.margin = (self.margin + MARGIN_AFTER_HOLE).min(MARGIN_MAX);
+        }
+        let range = self.range(connection, from, base, true);
+        self.ranges.push_front(range);
+        range.ask(max_bytes, true)
+    }
+
+    fn range(&mut self, connection: usize, from: Offset, next_from: Offset, exact: bool) -> Range {
+        self.number += 1;
+        Range { number: self.number, connection, from, next_from, base: None, exact }
     }
 
     /// A broker cuts its answer within a batch, and by density the cut is where the bytes
@@ -171,8 +223,14 @@ impl Stripes {
         Offset(from.0.saturating_add(likely.max(density.batch_offsets()).max(1)))
     }
 
-    pub(super) fn range_of(&self, connection: usize) -> Option<Range> {
-        self.ranges.iter().find(|range| range.connection == connection).copied()
+    /// A range that is still wanted.
+    pub(super) fn get(&self, number: u64) -> Option<Range> {
+        self.ranges.iter().find(|range| range.number == number).copied()
+    }
+
+    /// Ranges that a connection has been asked for.
+    pub(super) fn held(&self, connection: usize) -> usize {
+        self.ranges.iter().filter(|range| range.connection == connection).count()
     }
 
     /// Connection of the range whose turn it is.
@@ -184,18 +242,17 @@ impl Stripes {
         self.ranges.is_empty()
     }
 
-    /// What `connection` brings begins, or goes on, with a batch at `base`.
-    pub(super) fn arrived(&mut self, connection: usize, base: Offset) {
-        if let Some(range) = self.ranges.iter_mut().find(|it| it.connection == connection) {
+    /// What comes of a range begins, or goes on, with a batch at `base`.
+    pub(super) fn arrived(&mut self, number: u64, base: Offset) {
+        if let Some(range) = self.ranges.iter_mut().find(|it| it.number == number) {
             range.base = Some(base);
         }
     }
 
-    /// Whether the range of `connection`, which has arrived, is next, with the log's end
-    /// at `at`.
-    pub(super) fn turn(&self, connection: usize, at: Offset) -> Turn {
+    /// Whether a range that has arrived is next, with the log's end at `at`.
+    pub(super) fn turn(&self, number: u64, at: Offset) -> Turn {
         match self.ranges.front() {
-            Some(front) if front.connection == connection => match front.base {
+            Some(front) if front.number == number => match front.base {
                 _ if front.from <= at => Turn::Go,
                 None => Turn::Wait,
                 Some(base) if base > at => Turn::Hole,
@@ -206,21 +263,28 @@ impl Stripes {
         }
     }
 
-    /// The range of `connection` has been appended, or skipped, to its end.
-    pub(super) fn finished(&mut self, connection: usize) {
-        self.remove(connection);
+    /// A range has been appended, or skipped, to its end.
+    pub(super) fn finished(&mut self, number: u64) {
+        self.remove(number);
         self.paused = false;
         self.margin = self.margin.saturating_sub(MARGIN_AFTER_RANGE).max(MARGIN_MIN);
     }
 
-    /// Nothing comes of the range of `connection`; what it was to bring is a hole now.
-    /// `refused`: the source had nothing to give there.
-    pub(super) fn lost(&mut self, connection: usize, refused: bool) {
-        self.remove(connection);
+    /// Nothing comes of a range; what it was to bring is a hole now. `refused`: the source had
+    /// nothing to give there.
+    pub(super) fn lost(&mut self, number: u64, refused: bool) {
+        self.remove(number);
         self.paused |= refused;
     }
 
-    fn remove(&mut self, connection: usize) {
+    /// Nothing comes of all that a connection was asked for; returns how many ranges that were.
+    pub(super) fn lost_all(&mut self, connection: usize) -> usize {
+        let before = self.ranges.len();
         self.ranges.retain(|range| range.connection != connection);
+        before - self.ranges.len()
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.ranges.retain(|range| range.number != number);
     }
 }

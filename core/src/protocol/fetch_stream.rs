@@ -221,6 +221,11 @@ impl FetchStream {
         self.pieces.frame_left
     }
 
+    /// Whether the current partition is the last one of its response.
+    pub fn is_last_partition(&self) -> bool {
+        self.topics_left == 0 && self.partitions_left == 0
+    }
+
     /// Whether it stands between two responses.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Size) && self.pieces.frame_left == 0

@@ -147,7 +147,8 @@ fn shard_config(config: &MirrorConfig, mode: AppendMode, preallocate_bytes: u64)
         partition_max_bytes: config.fetch.partition_max_bytes,
         busy_connections: connections,
         stripes: StripeLimits {
-            connections_max: usize::try_from(config.fetch.stripes_max).unwrap_or(1),
+            connections_max: usize::try_from(config.fetch.connections_max).unwrap_or(1),
+            partition_max: usize::try_from(config.fetch.stripes_max).unwrap_or(1),
             range_bytes_min: config.fetch.stripe_bytes,
             ..base.stripes
         },

@@ -142,7 +142,8 @@ impl Broker {
             };
             is_idle = response.responses.iter().flat_map(|topic| &topic.partitions).all(quiet)
                 && response.error_code == NONE
-                && response.throttle_time_ms == 0;
+                && response.throttle_time_ms == 0
+                && fetch.max_wait_ms > 0;
             response.encode(&mut out, version).expect("the answer can be encoded");
         }
         let size = u32::try_from(out.len() - 4).expect("small");

@@ -34,6 +34,7 @@ const FAULTS: &[&str] = &[
     "a deposed leader answers",
     "answer lost",
     "answer to another request",
+    "asked while an answer came",
     "batch larger than a slot",
     "broker down",
     "broker vanished",

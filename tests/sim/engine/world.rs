@@ -49,6 +49,9 @@ impl Link {
 pub(crate) struct Socket {
     pub(crate) broker: i32,
     inbox: VecDeque<u8>,
+    /// When the last request, and the last answer, comes: none overtakes another.
+    heard_at: Tick,
+    answered_at: Tick,
     /// The shard said that it has no buffer.
     waits: bool,
     pump_set: bool,
@@ -170,6 +173,7 @@ fn shard_config(chance: &mut Chance, mode: AppendMode) -> ShardConfig {
 fn stripe_limits(chance: &mut Chance) -> StripeLimits {
     StripeLimits {
         connections_max: chance.pick(&[1, 3, 6, 6]),
+        partition_max: chance.pick(&[1, 2, 6, 6]),
         range_bytes_min: chance.pick(&[500, 2_000, 20_000]),
         rtt_min: Duration::ZERO,
         measure_for: Duration::ZERO,
@@ -432,9 +436,12 @@ impl World {
         let (now, wall) = (self.now, self.wall_ms());
         let it = self.shards.get_mut(shard).ok_or("no such shard")?;
         it.set_time(now, wall);
-        let before = it.stats_mut().stripes;
+        let (before, ahead) = (it.stats_mut().stripes, it.stats_mut().fetches_ahead);
         let out = call(it);
         let stripes = it.stats_mut().stripes;
+        if it.stats_mut().fetches_ahead > ahead {
+            self.count("asked while an answer came");
+        }
         self.count_stripes(before, stripes);
         while let Some(action) = self.shards[shard].next_action() {
             self.carry_out(shard, action)?;
@@ -485,7 +492,10 @@ impl World {
                     Style::Bulk,
                 ]);
                 let (inbox, waits, pump_set) = (VecDeque::new(), false, false);
-                self.sockets.insert(link, Socket { broker, inbox, waits, pump_set, style });
+                let (heard_at, answered_at) = (Tick::ZERO, Tick::ZERO);
+                let socket =
+                    Socket { broker, inbox, heard_at, answered_at, waits, pump_set, style };
+                self.sockets.insert(link, socket);
                 let took = self.latency();
                 if self.happens(self.network.silent) {
                     self.count("connect without an answer");
@@ -496,8 +506,12 @@ impl World {
             }
             Action::Send { connection, bytes } => {
                 let link = self.link(shard, connection);
-                let took = self.latency();
-                self.schedule(took, Event::Request(link, bytes));
+                let mut at = self.now.after(self.latency());
+                if let Some(socket) = self.sockets.get_mut(&link) {
+                    at = at.max(socket.heard_at);
+                    socket.heard_at = at;
+                }
+                self.schedule_at(at, Event::Request(link, bytes));
             }
             Action::Disconnect { connection } => {
                 self.sockets.remove(&self.link(shard, connection));
@@ -580,14 +594,19 @@ impl World {
             self.count("answer lost");
             return;
         }
+        let mut at = self.now.after(wait + took);
+        if let Some(socket) = self.sockets.get_mut(&link) {
+            at = at.max(socket.answered_at);
+            socket.answered_at = at;
+        }
         let mut bytes = answer.frame;
         if self.happens(self.network.cut) && bytes.len() > 8 {
             self.count("cut within an answer");
-            let at = self.network_chance.between(1, bytes.len() - 1);
-            bytes.truncate(at);
-            self.schedule(wait + took + ms(4), Event::Cut(link));
+            let cut = self.network_chance.between(1, bytes.len() - 1);
+            bytes.truncate(cut);
+            self.schedule_at(at.after(ms(4)), Event::Cut(link));
         }
-        self.schedule(wait + took, Event::Arrive(link, bytes));
+        self.schedule_at(at, Event::Arrive(link, bytes));
     }
 
     fn pump_soon(&mut self, link: Link, after: Duration) {

@@ -25,12 +25,24 @@ const LATENCIES_MAX: usize = 4096;
 const FETCH_IN_FLIGHTS: u64 = 16;
 const FETCH_BYTES_MIN: u32 = 1 << 20;
 
+/// What a Fetch asks for, besides the session's partitions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) max_bytes: u32,
+    /// An answer is still being received.
+    pub(super) ahead: bool,
+    /// Number of the range, of a stripe.
+    pub(super) range: Option<u64>,
+}
+
 impl Shard {
     /// Sends the next Fetch, if nothing is in flight and there is something to ask for.
     pub(super) fn send_fetch(&mut self, index: usize) {
         let (now, parked) = (self.now, self.parked || self.stopping);
         let connection = &self.connections[index];
-        if parked || connection.in_flight.is_some() || connection.members.is_empty() {
+        let striped = matches!(connection.lane, Lane::Stripe(_));
+        let busy = if striped { !self.takes_question(index) } else { connection.is_asked() };
+        if parked || busy || connection.members.is_empty() {
             return;
         }
         if connection.quiet_until > now {
@@ -60,19 +72,23 @@ impl Shard {
                 }
             }
         }
-        if let Err(reason) = self.choose_version(index) {
+        if self.connections[index].answering.is_some() {
+            if !self.keeps_version(index) {
+                return;
+            }
+        } else if let Err(reason) = self.choose_version(index) {
             self.break_connection(index, &Arc::from(reason));
             return;
         }
-        if matches!(self.connections[index].lane, Lane::Stripe(_)) {
+        if striped {
             self.send_range(index);
         } else {
-            self.send_fetch_request(index, max_bytes);
+            self.send_fetch_request(index, Question { max_bytes, ahead: false, range: None });
         }
     }
 
     /// Bytes of one answer that the path of a connection is worth.
-    fn response_bytes(&self, index: usize) -> u32 {
+    pub(super) fn response_bytes(&self, index: usize) -> u32 {
         self.path_bytes(index, self.config.fetch_max_bytes)
     }
 
@@ -83,6 +99,13 @@ impl Shard {
             return max;
         }
         path.fetch_bytes(FETCH_IN_FLIGHTS, FETCH_BYTES_MIN, max)
+    }
+
+    /// Whether the next question speaks the version of the answer that is being received.
+    pub(super) fn keeps_version(&self, index: usize) -> bool {
+        let connection = &self.connections[index];
+        let version = connection.apis.fetch_version(self.without_id == 0);
+        version.is_ok_and(|version| version == connection.stream.version())
     }
 
     fn choose_version(&mut self, index: usize) -> Result<(), String> {
@@ -98,11 +121,14 @@ impl Shard {
         Ok(())
     }
 
-    pub(super) fn send_fetch_request(&mut self, index: usize, max_bytes: u32) {
+    pub(super) fn send_fetch_request(&mut self, index: usize, question: Question) {
+        let Question { max_bytes, ahead, range } = question;
         let connection = &mut self.connections[index];
         let request = connection.session.plan();
+        // What is asked ahead leaves something out: the broker must not wait for the rest.
+        let wait = if ahead { Duration::ZERO } else { self.config.fetch_wait };
         let plan = FetchPlan {
-            max_wait_ms: u32::try_from(self.config.fetch_wait.as_millis()).unwrap_or(u32::MAX),
+            max_wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
             min_bytes: self.config.fetch_min_bytes,
             max_bytes,
             session_id: request.session_id,
@@ -120,12 +146,14 @@ impl Shard {
                 return;
             }
         };
-        connection.in_flight = Some(InFlight { correlation_id, sent_at: self.now });
+        connection.in_flight =
+            Some(InFlight { correlation_id, sent_at: self.now, range, named: false });
         let patience = self.config.fetch_wait + self.config.request_timeout;
         connection.deadline = self.now.after(patience);
         let deadline = connection.deadline;
         self.actions.push_back(Action::Send { connection: connection.id, bytes });
         self.stats.fetches += 1;
+        self.stats.fetches_ahead += u64::from(ahead);
         self.connection_timer(index, deadline);
     }
 
@@ -183,7 +211,7 @@ impl Shard {
         let now = self.now;
         let connection = &mut self.connections[index];
         connection.path.stalls(false, now);
-        if connection.in_flight.is_some() {
+        if connection.is_asked() {
             connection.deadline = now.after(self.config.request_timeout);
         }
     }
@@ -194,7 +222,7 @@ impl Shard {
         if connection.id != id || n == 0 {
             return;
         }
-        if connection.in_flight.is_some() {
+        if connection.is_asked() {
             connection.deadline = self.now.after(self.config.request_timeout);
         }
         match connection.run {
@@ -210,6 +238,10 @@ impl Shard {
 
     /// `n` bytes lie in the log's buffer.
     fn append(&mut self, index: usize, partition: usize, n: usize) {
+        let broker = self.connections[index].broker;
+        if let Some(broker) = self.brokers.get_mut(&broker) {
+            broker.bytes_appended += u64::try_from(n).unwrap_or(0);
+        }
         let result = self.with_log(partition, |log, cx| log.received(n, cx));
         if let Some(Err(error)) = result {
             let connection = &mut self.connections[index];
@@ -317,7 +349,7 @@ impl Shard {
     fn on_header(&mut self, index: usize, header: ResponseHeader) {
         let now = self.now;
         let connection = &mut self.connections[index];
-        let Some(asked) = connection.in_flight else {
+        let Some(asked) = connection.in_flight.take() else {
             self.break_connection(index, &Arc::from("the broker answers what was not asked"));
             return;
         };
@@ -329,8 +361,13 @@ impl Shard {
             self.break_connection(index, &Arc::from(reason));
             return;
         }
-        connection.path.answered_after(now.since(asked.sent_at), now);
-        connection.path.answer_begins(now.since(asked.sent_at), now);
+        connection.answering = Some(asked);
+        let free_at = connection.answered_at;
+        // One that was asked ahead has waited for the answer before it.
+        if asked.sent_at >= free_at {
+            connection.path.answered_after(now.since(asked.sent_at), now);
+        }
+        connection.path.answer_begins(now.since(asked.sent_at.max(free_at)), now);
         if header.throttle_ms > 0 {
             self.stats.broker_throttle_ms += u64::from(header.throttle_ms);
             let until = now.after(Duration::from_millis(u64::from(header.throttle_ms)));
@@ -376,12 +413,22 @@ impl Shard {
         }
         connection.current =
             Some(Current { partition: member, sent_offset, header, refused: false, standing });
+        if connection.stream.is_last_partition()
+            && let Some(answering) = &mut connection.answering
+        {
+            answering.named = true;
+        }
+        if matches!(connection.lane, Lane::Stripe(_)) {
+            self.drive(index);
+        } else {
+            self.ask_ahead(index);
+        }
     }
 
     /// Whether an answer to a question for `sent_offset` is about what is open now: a
     /// partition may have gone on elsewhere and come back while it was under way.
-    fn standing(&mut self, index: usize, member: Option<usize>, sent_offset: Offset) -> Standing {
-        let partition = member.and_then(|member| self.partition(member));
+    fn standing(&self, index: usize, member: Option<usize>, sent_offset: Offset) -> Standing {
+        let partition = member.and_then(|it| self.partitions.get(it)).and_then(Option::as_deref);
         let Some(partition) = partition.filter(|it| it.status == Status::Fetching) else {
             return Standing::Stale;
         };
@@ -390,7 +437,8 @@ impl Shard {
             let fresh = partition.connection == Some(index) && at_end;
             return if fresh { Standing::Fresh } else { Standing::Stale };
         };
-        match striping.plan.range_of(index).filter(|range| range.from() == sent_offset) {
+        let number = self.connections[index].answering.and_then(|it| it.range);
+        match number.and_then(|number| striping.plan.get(number)) {
             Some(range) if !range.is_exact() => Standing::Ahead,
             Some(_) if at_end => Standing::Fresh,
             Some(_) | None => Standing::Stale,
@@ -463,7 +511,7 @@ impl Shard {
                 if partition.striping.is_some() { partition.high_watermark } else { Offset::NONE };
             partition.high_watermark = header.high_watermark.max(least);
         }
-        let bytes = partition.observe();
+        partition.observe();
         // A leader change may take it back; readers were promised the largest one.
         partition.source_last_stable = partition.source_last_stable.max(header.last_stable_offset);
         if partition.trouble.take().is_some() || partition.backoff.attempts() > 0 {
@@ -495,10 +543,10 @@ impl Shard {
             Lane::Busy(_) if idle && !self.was_active(member) => self.change_lane(member),
             Lane::Tail if behind => self.change_lane(member),
             Lane::Stripe(_) => {
-                self.adapt_stripes(index, member, bytes);
+                self.adapt(index, member);
                 self.after_range(member);
             }
-            Lane::Busy(_) => self.adapt_stripes(index, member, bytes),
+            Lane::Busy(_) => self.adapt(index, member),
             Lane::Tail | Lane::Throttled => {}
         }
     }
@@ -600,12 +648,15 @@ impl Shard {
 
     fn on_end(&mut self, index: usize, endpoints: &[NodeEndpoint]) {
         let connection = &mut self.connections[index];
-        let asked = connection.in_flight.take();
-        connection.deadline = Tick::NEVER;
-        let mut spent = connection.path.answer_ends(self.now);
-        if matches!(connection.lane, Lane::Stripe(_)) {
-            spent.stalled = Duration::ZERO;
-        }
+        let asked = connection.answering.take();
+        let range = asked.and_then(|it| it.range);
+        connection.answered_at = self.now;
+        connection.deadline = match connection.in_flight {
+            None => Tick::NEVER,
+            Some(_) => self.now.after(self.config.fetch_wait + self.config.request_timeout),
+        };
+        let striped = matches!(connection.lane, Lane::Stripe(_));
+        let spent = connection.path.answer_ends(striped, self.now);
         self.stats.spent.add(&spent);
         // A long poll without records tells of the source's patience.
         let brought_records = std::mem::take(&mut connection.brought_records);
@@ -623,8 +674,8 @@ impl Shard {
         for (key, hint) in moves {
             self.follow_hint(key, hint, endpoints);
         }
-        if matches!(self.connections[index].lane, Lane::Stripe(_)) {
-            self.on_range_silent(index);
+        if striped {
+            self.on_range_silent(index, range.unwrap_or_default());
             if let Some(&member) = self.connections[index].members.first() {
                 self.drive_stripes(member);
             }

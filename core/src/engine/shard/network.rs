@@ -22,7 +22,8 @@ impl Shard {
                 }
             }
             None => {
-                self.brokers.insert(id, Broker { address, connections: Vec::new() });
+                let broker = Broker::new(address, self.now);
+                self.brokers.insert(id, broker);
             }
         }
     }
@@ -59,7 +60,7 @@ impl Shard {
         let (lane, found) = match lane {
             None => (Lane::Throttled, of_lane(Lane::Throttled)),
             Some(Lane::Busy(_)) => {
-                let choices = (0..self.config.busy_connections.max(1)).map(|n| {
+                let choices = (0..self.lanes(broker)).map(|n| {
                     let found = of_lane(Lane::Busy(n));
                     let load = found.map_or(0, |index| self.connections[index].members.len());
                     (load, Lane::Busy(n), found)
@@ -167,7 +168,7 @@ impl Shard {
                 self.break_connection(index, &Arc::from(what));
             }
             // Nothing was to be asked before.
-            Phase::Ready if connection.in_flight.is_none() => self.drive(index),
+            Phase::Ready if !connection.is_asked() => self.drive(index),
             _ => {
                 let at = connection.deadline;
                 self.connection_timer(index, at);
@@ -270,9 +271,11 @@ impl Shard {
         }
         let connection = &mut self.connections[index];
         connection.apis = answer.apis;
-        connection.path.answered_after(self.now.since(connection.greeted_at), self.now);
+        let took = self.now.since(connection.greeted_at);
+        connection.path.answered_after(took, self.now);
         connection.phase = Phase::Ready;
         connection.deadline = Tick::NEVER;
+        self.on_greeted(index, took);
         true
     }
 }

@@ -200,6 +200,11 @@ impl Shard {
         {
             current.partition = None;
         }
+        // What the path does not need any more is closed with its last partition.
+        let extra = matches!(connection.lane, Lane::Busy(n) if n >= self.config.busy_connections);
+        if extra && connection.members.is_empty() {
+            self.close_connection(at);
+        }
     }
 
     /// An error that passes: out of the session until the back-off is over.

@@ -7,12 +7,12 @@
 //! ahead outlives it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Shard;
+use super::fetch::Question;
 use crate::engine::connection::{HEAD_BYTES, Lane, Phase, RunTarget};
 use crate::engine::message::Trouble;
-use crate::engine::partition::{Status, Striping};
+use crate::engine::partition::Striping;
 use crate::engine::stripes::{Outlook, Turn};
 use crate::protocol::fetch_stream::{PartitionEnd, PartitionHeader};
 use crate::protocol::{FetchPosition, Reaction};
@@ -21,110 +21,56 @@ use crate::types::{LeaderEpoch, Offset};
 /// Fetch versions below it do not say which leader epoch is meant, so that two ranges may
 /// come from two histories.
 const FETCH_VERSION_FENCED: i16 = 9;
-/// A partition is striped while each connection has so many ranges to fetch.
-const RANGES_EACH: u64 = 2;
-/// What a range is to what a connection has in flight: 89 % of the path. More would be
-/// more than sockets hold unread.
-const RANGE_IN_FLIGHTS: u64 = 8;
+/// What a range is to what a connection has in flight: the next one is asked for while it comes,
+/// so that more would only wait in sockets.
+const RANGE_IN_FLIGHTS: u64 = 4;
+const RANGE_BATCHES: u32 = 16;
 
 impl Shard {
-    /// A partition has received something: is it worth more connections, or fewer?
-    pub(super) fn adapt_stripes(&mut self, index: usize, member: usize, bytes: u64) {
-        let (now, limits) = (self.now, self.config.stripes);
-        let rtt = self.connections[index].path.rtt();
-        let striped = matches!(self.connections[index].lane, Lane::Stripe(_));
-        let Some(partition) = self.partition(member) else { return };
-        if partition.is_caught_up() {
-            partition.climb.pause(now);
-            return;
-        }
-        if limits.connections_max < 2 || !partition.climb.observe(bytes, now, rtt, &limits) {
-            return;
-        }
-        let allowed = self.stripes_allowed(index, member, rtt);
-        let Some(partition) = self.partition(member) else { return };
-        match partition.climb.decide(now, rtt, allowed, &limits) {
-            Some(1) if striped => self.change_lane(member),
-            Some(_) if striped => self.attach_stripes(member),
-            Some(level) if level > 1 => self.begin_striping(index, member),
-            Some(_) | None => {}
-        }
+    /// Whether ranges of a partition may be fetched ahead, from where `index` is connected to.
+    pub(super) fn may_stripe(&mut self, index: usize, member: usize) -> bool {
+        let connection = &self.connections[index];
+        let fenced = connection.stream.version() >= FETCH_VERSION_FENCED;
+        let throttled = connection.lane == Lane::Throttled;
+        let epoch = self.partition(member).and_then(|it| it.leader.epoch.known());
+        fenced && !throttled && epoch.is_some()
     }
 
-    /// Connections that a partition may have, by what is left to fetch, and by who else needs
-    /// some. 1 where stripes would be of no use, or unsafe.
-    fn stripes_allowed(&mut self, index: usize, member: usize, rtt: Duration) -> usize {
-        let limits = self.config.stripes;
-        let version = self.connections[index].stream.version();
-        let range_bytes = self.range_bytes(index);
-        let Some(partition) = self.partition(member) else { return 1 };
-        let leader = partition.leader;
-        if rtt < limits.rtt_min
-            || version < FETCH_VERSION_FENCED
-            || leader.epoch.known().is_none()
-            || self.connections[index].lane == Lane::Throttled
-        {
-            return 1;
-        }
-        let Some(partition) = self.partition(member) else { return 1 };
-        let ranges = partition.bytes_behind() / u64::from(range_bytes).max(1);
-        let by_data = usize::try_from(ranges / RANGES_EACH).unwrap_or(usize::MAX);
-        // Others that are behind have a claim to the same connections.
-        let others = self
-            .partitions
-            .iter()
-            .flatten()
-            .filter(|other| {
-                other.leader.broker == leader.broker
-                    && other.status == Status::Fetching
-                    && !other.throttled
-                    && !other.is_caught_up()
-            })
-            .take(limits.connections_max);
-        let share = limits.connections_max / others.count().max(1);
-        by_data.min(share)
-    }
-
-    fn range_bytes(&self, index: usize) -> u32 {
-        let (min, max) = (self.config.stripes.range_bytes_min, self.config.partition_max_bytes);
-        let path = &self.connections[index].path;
-        match path.in_flight_bytes() {
-            0 => min.min(max),
-            _ => path.fetch_bytes(RANGE_IN_FLIGHTS, min, max),
-        }
-    }
-
-    /// From the busy connection `index` to stripes.
-    fn begin_striping(&mut self, index: usize, member: usize) {
-        let (now, range_bytes) = (self.now, self.range_bytes(index));
-        let Some(partition) = self.partition(member) else { return };
-        // Leaving the busy connection starts the measurement anew.
-        let climb = partition.climb;
+    /// From the busy connection to `level` stripes.
+    pub(super) fn begin_striping(&mut self, member: usize, level: usize) {
+        let now = self.now;
         self.delist(member);
-        let retry_after = self.config.stripes.retry_after;
         let Some(partition) = self.partition(member) else { return };
-        partition.climb = climb;
-        partition.striping = Some(Box::new(Striping { range_bytes, ..Striping::default() }));
+        partition.striping = Some(Box::new(Striping { level, ..Striping::default() }));
         self.attach_stripes(member);
         let Some(partition) = self.partition(member) else { return };
-        let attached = partition.striping.as_ref().map_or(0, |it| it.connections.len());
-        if attached < 2 {
+        if partition.striping.as_ref().is_some_and(|it| it.connections.is_empty()) {
             self.delist(member);
-            if let Some(partition) = self.partition(member) {
-                partition.climb.hold(now.after(retry_after));
-            }
+            self.hold_stripes(member, now);
             self.resume(member);
+        }
+    }
+
+    /// Another number of stripes.
+    pub(super) fn set_stripes(&mut self, member: usize, level: usize) {
+        let most = self.config.stripes.connections_max;
+        let Some(striping) = self.partition(member).and_then(|it| it.striping.as_mut()) else {
+            return;
+        };
+        let level = level.min(most.saturating_sub(striping.spares)).max(1);
+        if std::mem::replace(&mut striping.level, level) != level {
+            self.attach_stripes(member);
         }
     }
 
     /// Gives a partition as many free stripes as it may have, and lets them ask.
     fn attach_stripes(&mut self, member: usize) {
         let Some(partition) = self.partition(member) else { return };
-        let (broker, level) = (partition.leader.broker, partition.climb.level());
+        let broker = partition.leader.broker;
         for n in 0..self.config.stripes.connections_max {
             let Some(partition) = self.partition(member) else { return };
             let Some(striping) = &partition.striping else { return };
-            if striping.connections.len() >= level {
+            if striping.connections.len() >= striping.level + striping.spares {
                 break;
             }
             let connection = self.connection_for(broker, Some(Lane::Stripe(n)));
@@ -150,9 +96,7 @@ impl Shard {
 
     /// Takes all stripes from a partition.
     pub(super) fn end_striping(&mut self, member: usize) {
-        let now = self.now;
         let Some(partition) = self.partition(member) else { return };
-        partition.climb.reset(now);
         let Some(striping) = partition.striping.take() else { return };
         for connection in striping.connections {
             self.detach_stripe(member, connection);
@@ -170,15 +114,23 @@ impl Shard {
         connection.members.remove(&member);
     }
 
+    /// Whether a stripe can send a question: the answer before it has shown what it is.
+    pub(super) fn takes_question(&self, index: usize) -> bool {
+        let connection = &self.connections[index];
+        let named = connection.answering.is_none_or(|answering| answering.named);
+        connection.in_flight.is_none() && named
+    }
+
     /// Asks for the next range of the partition that the stripe `index` works for.
     pub(super) fn send_range(&mut self, index: usize) {
         let Some(&member) = self.connections[index].members.first() else { return };
-        let version = self.connections[index].stream.version();
+        let ahead = self.connections[index].answering.is_some();
+        let range_bytes = self.range_bytes(index, member);
         let Some(partition) = self.partition(member) else { return };
-        let level = partition.climb.level();
         let Some(striping) = &mut partition.striping else { return };
         let place = striping.connections.iter().position(|&it| it == index);
-        if place.is_some_and(|place| place >= level.max(2)) {
+        let place = place.unwrap_or(usize::MAX);
+        if place >= striping.level + striping.spares && striping.plan.held(index) == 0 {
             striping.connections.retain(|&it| it != index);
             self.detach_stripe(member, index);
             return;
@@ -186,8 +138,8 @@ impl Shard {
         let outlook = Outlook {
             at: partition.log.fetch_offset(),
             end: partition.high_watermark,
-            range_bytes: striping.range_bytes,
-            ahead: version >= FETCH_VERSION_FENCED && partition.leader.epoch.known().is_some(),
+            range_bytes,
+            ahead: place < striping.level,
             density: &partition.density,
         };
         let Some(ask) = striping.plan.ask(index, outlook) else { return };
@@ -205,7 +157,28 @@ impl Shard {
         self.stats.stripes.holes += u64::from(ask.fills);
         let token = u32::try_from(member).unwrap_or(u32::MAX);
         self.connections[index].session.want(&topic, partition_index, token, position);
-        self.send_fetch_request(index, ask.max_bytes);
+        let max_bytes = ask.max_bytes;
+        self.send_fetch_request(index, Question { max_bytes, ahead, range: Some(ask.number) });
+    }
+
+    /// By what the stripe was found to carry. A batch that is cut off comes again: a range is
+    /// many batches, and ends a little within one if all are of a size.
+    fn range_bytes(&self, index: usize, member: usize) -> u32 {
+        let Some(partition) = self.partitions.get(member).and_then(Option::as_deref) else {
+            return self.config.stripes.range_bytes_min;
+        };
+        let alone = partition.striping.as_ref().is_some_and(|it| it.level == 1);
+        // What several fetch waits unread in their sockets; what one fetches does not wait.
+        let max = if alone { self.config.fetch_max_bytes } else { self.config.partition_max_bytes };
+        let batch = u32::try_from(partition.density.batch_bytes()).unwrap_or(u32::MAX).max(1);
+        let least = self.config.stripes.range_bytes_min.max(batch.saturating_mul(RANGE_BATCHES));
+        let min = least.min(max);
+        let path = &self.connections[index].path;
+        let bytes = match path.in_flight_bytes() {
+            0 => min,
+            _ => path.fetch_bytes(RANGE_IN_FLIGHTS, min, max),
+        };
+        (bytes - bytes % batch + batch / 4).min(max)
     }
 
     /// Deals with records of a range that has not begun: waits for its turn, passes over what
@@ -216,6 +189,7 @@ impl Shard {
         if connection.skip > 0 {
             return self.pass_over(index);
         }
+        let number = connection.answering.and_then(|it| it.range).unwrap_or_default();
         let head = connection.batch_head();
         if head.is_none() && left >= u64::try_from(HEAD_BYTES).unwrap_or(u64::MAX) {
             return false;
@@ -225,9 +199,9 @@ impl Shard {
         let Some(striping) = &mut partition.striping else { return false };
         let plan = &mut striping.plan;
         if let Some(head) = head {
-            plan.arrived(index, head.base);
+            plan.arrived(number, head.base);
         }
-        match (plan.turn(index, at), head) {
+        match (plan.turn(number, at), head) {
             // A cut-off batch, and nothing before it.
             (_, None) => {
                 self.connections[index].run = Some(RunTarget::Discard);
@@ -235,16 +209,11 @@ impl Shard {
             }
             (Turn::Wait, _) => self.wait_for_turn(index),
             (Turn::Hole, _) => {
-                self.drive_stripes(member);
-                let Some(partition) = self.partition(member) else { return false };
-                let Some(striping) = &mut partition.striping else { return false };
-                if striping.plan.front() == Some(index) {
-                    // Nobody is free to fill it: this one has to.
-                    striping.plan.lost(index, false);
-                    self.connections[index].run = Some(RunTarget::Discard);
-                    return true;
+                if self.fill_hole(index, member) {
+                    return self.wait_for_turn(index);
                 }
-                self.wait_for_turn(index)
+                self.connections[index].run = Some(RunTarget::Discard);
+                true
             }
             (Turn::Go, Some(head)) if head.is_v2 && head.last < at => {
                 let connection = &mut self.connections[index];
@@ -262,11 +231,43 @@ impl Shard {
         }
     }
 
+    /// Something is missing before the range at the front, which `index` holds. `false` if nobody
+    /// else asks for it: this one has to, and what it holds goes.
+    fn fill_hole(&mut self, index: usize, member: usize) -> bool {
+        self.drive_stripes(member);
+        let Some(striping) = self.partition(member).and_then(|it| it.striping.as_mut()) else {
+            return false;
+        };
+        if striping.plan.front() != Some(index) {
+            return true;
+        }
+        // All have ranges ahead: from the first hole on there is one more that has none.
+        striping.spares = 1;
+        self.attach_stripes(member);
+        let Some(striping) = self.partition(member).and_then(|it| it.striping.as_mut()) else {
+            return false;
+        };
+        let free = |it: &&usize| striping.plan.held(**it) == 0;
+        let free: Vec<usize> = striping.connections.iter().filter(free).copied().collect();
+        let is_filled = striping.plan.front() != Some(index);
+        if is_filled || free.iter().any(|&it| self.connections[it].phase != Phase::Down) {
+            return true;
+        }
+        let Some(striping) = self.partition(member).and_then(|it| it.striping.as_mut()) else {
+            return false;
+        };
+        // Where there may be no further one, one of them is to be free the next time.
+        striping.level = striping.level.min(striping.connections.len().saturating_sub(1)).max(1);
+        let lost = striping.plan.lost_all(index);
+        self.stats.stripes.lost += u64::try_from(lost).unwrap_or(0);
+        false
+    }
+
     fn wait_for_turn(&mut self, index: usize) -> bool {
         let now = self.now;
         let connection = &mut self.connections[index];
         connection.stalled = connection.phase == Phase::Ready;
-        connection.path.stalls(true, now);
+        connection.path.waits_for_turn(now);
         false
     }
 
@@ -310,9 +311,10 @@ impl Shard {
         header: &PartitionHeader,
         end: &PartitionEnd,
     ) {
+        let number = self.connections[index].answering.and_then(|it| it.range).unwrap_or_default();
         let Some(partition) = self.partition(member) else { return };
         let Some(plan) = partition.striping.as_mut().map(|it| &mut it.plan) else { return };
-        let Some(range) = plan.range_of(index) else { return };
+        let Some(range) = plan.get(number) else { return };
         let whole = header.error.is_none() && end.diverging_epoch.is_none();
         if !range.is_exact() && (!whole || header.records_bytes == 0) {
             match header.error.reaction() {
@@ -320,7 +322,7 @@ impl Shard {
                     self.on_error(index, member, header.error, end.current_leader);
                 }
                 // A guess was wrong. What comes next in the log is asked for by another one.
-                _ => self.lose_range(index, member),
+                _ => self.lose_range(number, member),
             }
             return;
         }
@@ -328,9 +330,9 @@ impl Shard {
             let Some(partition) = self.partition(member) else { return };
             let Some(striping) = &mut partition.striping else { return };
             if header.records_bytes > 0 {
-                striping.plan.finished(index);
+                striping.plan.finished(number);
             } else {
-                striping.plan.lost(index, false);
+                striping.plan.lost(number, false);
             }
             // The next one's turn may have come.
             self.buffers_freed = true;
@@ -339,37 +341,38 @@ impl Shard {
     }
 
     /// The response ended without a word about its range: nothing new, or no session.
-    pub(super) fn on_range_silent(&mut self, index: usize) {
+    pub(super) fn on_range_silent(&mut self, index: usize, number: u64) {
         let Some(&member) = self.connections[index].members.first() else { return };
         let Some(partition) = self.partition(member) else { return };
         let is_caught_up = partition.is_caught_up();
         let Some(striping) = &mut partition.striping else { return };
-        match striping.plan.range_of(index) {
+        match striping.plan.get(number) {
             Some(range) if range.is_exact() => {
-                striping.plan.lost(index, false);
+                striping.plan.lost(number, false);
                 if is_caught_up {
                     self.change_lane(member);
                 }
             }
-            Some(_) => self.lose_range(index, member),
+            Some(_) => self.lose_range(number, member),
             None => {}
         }
     }
 
-    fn lose_range(&mut self, index: usize, member: usize) {
+    fn lose_range(&mut self, number: u64, member: usize) {
         self.stats.stripes.lost += 1;
         if let Some(striping) = self.partition(member).and_then(|it| it.striping.as_mut()) {
-            striping.plan.lost(index, true);
+            striping.plan.lost(number, true);
             self.buffers_freed = true;
         }
     }
 
     /// A range is done. Too little is left for stripes?
     pub(super) fn after_range(&mut self, member: usize) {
+        let range_bytes = u64::from(self.config.stripes.range_bytes_min);
         let Some(partition) = self.partition(member) else { return };
         let (caught_up, behind) = (partition.is_caught_up(), partition.bytes_behind());
         let Some(striping) = &partition.striping else { return };
-        if striping.plan.is_empty() && (caught_up || behind < u64::from(striping.range_bytes)) {
+        if striping.plan.is_empty() && (caught_up || behind < range_bytes) {
             self.change_lane(member);
         }
     }
@@ -379,25 +382,24 @@ impl Shard {
     pub(super) fn on_stripe_broken(&mut self, index: usize, reason: &Arc<str>) {
         let Some(&member) = self.connections[index].members.first() else { return };
         let now = self.now;
-        let retry_after = self.config.stripes.retry_after;
         let Some(striping) = self.partition(member).and_then(|it| it.striping.as_mut()) else {
             return;
         };
         let is_front = striping.plan.front() == Some(index);
-        striping.plan.lost(index, false);
+        let lost = striping.plan.lost_all(index);
         let connections = striping.connections.clone();
         let all_down = connections.iter().all(|&it| self.connections[it].phase == Phase::Down);
         if is_front || all_down {
             if let Some(partition) = self.partition(member) {
                 partition.is_held_up(Trouble::Connection(Arc::clone(reason)), now);
-                if all_down {
-                    partition.climb.hold(now.after(retry_after));
-                }
+            }
+            if all_down {
+                self.hold_stripes(member, now);
             }
             self.mark_dirty(member);
             self.restart(member);
         } else {
-            self.stats.stripes.lost += 1;
+            self.stats.stripes.lost += u64::try_from(lost).unwrap_or(0);
             self.buffers_freed = true;
             self.drive_stripes(member);
         }

@@ -27,9 +27,10 @@ fn the_first_range_is_exact_and_later_ones_begin_a_little_early() {
     assert!(first.exact && first.from == Offset(0) && first.max_bytes == RANGE);
     let second = plan.ask(1, outlook(0, 1_000, &density)).unwrap();
     assert!(!second.exact && (90..=100).contains(&second.from.0), "{second:?}");
-    assert_eq!(plan.ask(1, outlook(0, 1_000, &density)), None, "it has one");
+    assert!(plan.ask(1, outlook(0, 1_000, &density)).is_some(), "while one comes, the next");
+    assert_eq!(plan.ask(1, outlook(0, 1_000, &density)), None, "it has two");
     // Nothing is asked beyond the high watermark.
-    assert_eq!(plan.ask(2, outlook(0, 200, &density)), None);
+    assert_eq!(plan.ask(2, outlook(0, 300, &density)), None);
     assert!(plan.ask(2, outlook(0, 1_000, &density)).is_some());
 }
 
@@ -46,18 +47,37 @@ fn a_batch_larger_than_a_range_is_fetched_once() {
 fn a_hole_is_filled_before_anything_else_is_asked() {
     let density = density(10_000, 1_000, 100);
     let mut plan = Stripes::default();
-    plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
     let ahead = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
-    plan.finished(0);
+    plan.finished(first.number);
     let at = ahead.from.0 - 30;
     assert_eq!(plan.ask(0, outlook(at, 10_000, &density)), None, "it may be needed for a hole");
-    assert_eq!(plan.turn(1, Offset(at)), Turn::Wait);
-    plan.arrived(1, Offset(at + 20));
-    assert_eq!(plan.turn(1, Offset(at)), Turn::Hole);
+    assert_eq!(plan.turn(ahead.number, Offset(at)), Turn::Wait);
+    plan.arrived(ahead.number, Offset(at + 20));
+    assert_eq!(plan.turn(ahead.number, Offset(at)), Turn::Hole);
+    // Its answer would come behind what waits for it.
+    assert!(!plan.ask(1, outlook(at, 10_000, &density)).unwrap().fills);
     let fill = plan.ask(0, outlook(at, 10_000, &density)).unwrap();
     assert!(fill.exact && fill.fills && fill.from == Offset(at), "{fill:?}");
     assert!((200..500).contains(&fill.max_bytes), "{fill:?}");
-    assert_eq!((plan.turn(1, Offset(at)), plan.turn(0, Offset(at))), (Turn::Wait, Turn::Go));
+    assert_eq!(plan.turn(ahead.number, Offset(at)), Turn::Wait);
+    assert_eq!(plan.turn(fill.number, Offset(at)), Turn::Go);
+}
+
+/// What was lost between others is asked for before more is, by one that has nothing behind it.
+#[test]
+fn a_range_lost_between_others_is_asked_for_again() {
+    let density = density(10_000, 1_000, 100);
+    let mut plan = Stripes::default();
+    plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let lost = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
+    plan.ask(2, outlook(0, 10_000, &density)).unwrap();
+    assert_eq!(plan.lost_all(1), 1);
+    let behind = plan.ask(2, outlook(0, 10_000, &density)).unwrap();
+    assert!(behind.from > lost.from, "its answer comes behind what it holds: {behind:?}");
+    let again = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    assert!(again.from == lost.from && !again.exact, "{again:?}");
+    assert!(plan.ask(1, outlook(0, 10_000, &density)).unwrap().from > behind.from);
 }
 
 /// A batch's base has no checksum: damage at the source must not end the shard.
@@ -65,10 +85,10 @@ fn a_hole_is_filled_before_anything_else_is_asked() {
 fn a_hole_up_to_a_damaged_base_is_asked_for() {
     let density = density(10_000, 1_000, 100);
     let mut plan = Stripes::default();
-    plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
     let ahead = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
-    plan.finished(0);
-    plan.arrived(1, Offset(i64::MAX));
+    plan.finished(first.number);
+    plan.arrived(ahead.number, Offset(i64::MAX));
     let fill = plan.ask(0, outlook(ahead.from.0 - 30, 10_000, &density)).unwrap();
     assert!(fill.fills && fill.max_bytes == RANGE, "{fill:?}");
 }
@@ -78,11 +98,11 @@ fn a_hole_up_to_a_damaged_base_is_asked_for() {
 fn after_a_refusal_nothing_is_asked_ahead_before_something_came() {
     let density = density(10_000, 1_000, 100);
     let mut plan = Stripes::default();
-    plan.ask(0, outlook(0, 10_000, &density)).unwrap();
-    plan.ask(1, outlook(0, 10_000, &density)).unwrap();
-    plan.lost(1, true);
+    let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let ahead = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
+    plan.lost(ahead.number, true);
     assert_eq!(plan.ask(1, outlook(0, 10_000, &density)), None);
-    plan.finished(0);
+    plan.finished(first.number);
     assert!(plan.ask(0, outlook(90, 10_000, &density)).unwrap().exact);
     assert!(!plan.ask(1, outlook(90, 10_000, &density)).unwrap().exact);
 }
@@ -91,11 +111,11 @@ fn after_a_refusal_nothing_is_asked_ahead_before_something_came() {
 fn a_batch_across_the_end_is_odd() {
     let density = density(10_000, 1_000, 100);
     let mut plan = Stripes::default();
-    plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
     let ahead = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
-    plan.finished(0);
-    plan.arrived(1, Offset(ahead.from.0 - 5));
-    assert_eq!(plan.turn(1, Offset(ahead.from.0 - 3)), Turn::Odd);
+    plan.finished(first.number);
+    plan.arrived(ahead.number, Offset(ahead.from.0 - 5));
+    assert_eq!(plan.turn(ahead.number, Offset(ahead.from.0 - 3)), Turn::Odd);
 }
 
 /// Batches of all sizes, with gaps.
@@ -128,88 +148,96 @@ fn answer(source: &[Batch], ask: Ask) -> Vec<Batch> {
     got
 }
 
-/// A connection: nothing, a question under way, or the batches that wait in its socket.
+/// A question of a connection, and the batches of its answer that wait in the socket.
 #[derive(Clone, Debug)]
-enum Socket {
-    Free,
-    Asked(Ask),
-    Holds(Vec<Batch>),
+struct Question {
+    ask: Ask,
+    holds: Option<Vec<Batch>>,
 }
 
 proptest! {
     /// Goal: whatever comes when, each batch is appended once, in order. Method: random
-    /// steps of connections that ask, are answered, lose their answer or are refused, and
-    /// at the end no more losses: the copy must be the source.
+    /// steps of connections that ask, are answered in the order of their questions, break or
+    /// are refused, and at the end no more losses: the copy must be the source.
     #[test]
     fn every_batch_is_appended_once_and_in_order(
         source in batches(),
         stripes in 1..5_usize,
         guess in (1..40_u64, 1..30_u64),
-        steps in prop::collection::vec((0..5_usize, 0..20_u8), 0..200),
+        steps in prop::collection::vec((0..5_usize, 0..24_u8), 0..300),
     ) {
         let end = source.last().map_or(0, |batch| batch.1 + 1);
         let density = density(guess.0 * 100, guess.1 * 10, 10);
         let mut plan = Stripes::default();
-        let mut sockets = vec![Socket::Free; stripes];
+        let mut sockets = vec![VecDeque::<Question>::new(); stripes];
         let mut copy: Vec<Batch> = Vec::new();
-        let quiet = (0..4_000).map(|n| (n, 19));
+        let quiet = (0..8_000).flat_map(|n| [(n, 5), (n, 23)]);
         for (n, luck) in steps.into_iter().chain(quiet) {
             let n = n % stripes;
             let at = copy.last().map_or(0, |batch| batch.1 + 1);
             if at == end {
                 break;
             }
-            sockets[n] = match (std::mem::replace(&mut sockets[n], Socket::Free), luck) {
-                (Socket::Free, _) => match plan.ask(n, outlook(at, end, &density)) {
-                    Some(ask) => {
-                        prop_assert!(!ask.exact || ask.from.0 == at, "{ask:?} at {at}");
-                        Socket::Asked(ask)
-                    }
-                    None => Socket::Free,
-                },
+            let refusable = sockets[n].front().is_some_and(|it| it.holds.is_none() && !it.ask.exact);
+            match luck {
                 // The connection broke: of the front, all is begun anew.
-                (Socket::Asked(_) | Socket::Holds(_), 0) => {
-                    if plan.front() == Some(n) {
-                        plan = Stripes::default();
-                        sockets.fill(Socket::Free);
-                    } else {
-                        plan.lost(n, false);
+                0 if plan.front() == Some(n) => {
+                    plan = Stripes::default();
+                    sockets.fill(VecDeque::new());
+                }
+                0 => {
+                    prop_assert_eq!(plan.lost_all(n), sockets[n].len());
+                    sockets[n].clear();
+                }
+                1..=2 if refusable => {
+                    if let Some(question) = sockets[n].pop_front() {
+                        plan.lost(question.ask.number, true);
                     }
-                    Socket::Free
                 }
-                (Socket::Asked(ask), 1..=2) if !ask.exact => {
-                    plan.lost(n, true);
-                    Socket::Free
+                3..=10 => {
+                    if let Some(ask) = plan.ask(n, outlook(at, end, &density)) {
+                        prop_assert!(!ask.exact || ask.from.0 == at, "{ask:?} at {at}");
+                        sockets[n].push_back(Question { ask, holds: None });
+                    }
                 }
-                (Socket::Asked(ask), _) => Socket::Holds(answer(&source, ask)),
-                (Socket::Holds(mut got), _) => loop {
-                    let at = copy.last().map_or(0, |batch| batch.1 + 1);
-                    let Some(&next) = got.first() else {
-                        plan.finished(n);
-                        break Socket::Free;
-                    };
-                    plan.arrived(n, Offset(next.0));
-                    match plan.turn(n, Offset(at)) {
-                        Turn::Go => {
-                            got.remove(0);
-                            if next.1 >= at {
-                                prop_assert!(next.0 >= at, "{next:?} laps over {at}");
-                                copy.push(next);
+                _ => {
+                    let free = sockets.iter().any(VecDeque::is_empty);
+                    let Some(question) = sockets[n].front_mut() else { continue };
+                    let ask = question.ask;
+                    let got = question.holds.get_or_insert_with(|| answer(&source, ask));
+                    let mut gone = false;
+                    loop {
+                        let at = copy.last().map_or(0, |batch| batch.1 + 1);
+                        let Some(&next) = got.first() else {
+                            plan.finished(ask.number);
+                            gone = true;
+                            break;
+                        };
+                        plan.arrived(ask.number, Offset(next.0));
+                        match plan.turn(ask.number, Offset(at)) {
+                            Turn::Go => {
+                                got.remove(0);
+                                if next.1 >= at {
+                                    prop_assert!(next.0 >= at, "{next:?} laps over {at}");
+                                    copy.push(next);
+                                }
                             }
+                            Turn::Wait => break,
+                            // Somebody free fills it, or else this one does.
+                            Turn::Hole if free => break,
+                            Turn::Hole => {
+                                plan.lost_all(n);
+                                sockets[n].clear();
+                                break;
+                            }
+                            Turn::Odd => prop_assert!(false, "{next:?} is odd at {at}"),
                         }
-                        Turn::Wait => break Socket::Holds(got),
-                        // Somebody free fills it, or else this one does.
-                        Turn::Hole if sockets.iter().enumerate().any(|(other, it)| {
-                            other != n && matches!(it, Socket::Free)
-                        }) => break Socket::Holds(got),
-                        Turn::Hole => {
-                            plan.lost(n, false);
-                            break Socket::Free;
-                        }
-                        Turn::Odd => prop_assert!(false, "{next:?} is odd at {at}"),
                     }
-                },
-            };
+                    if gone {
+                        sockets[n].pop_front();
+                    }
+                }
+            }
         }
         prop_assert_eq!(copy, source);
     }
