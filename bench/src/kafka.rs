@@ -1,5 +1,6 @@
 //! A real Kafka as the source: one broker, one topic, filled before anything is measured.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -68,7 +69,19 @@ impl KafkaSource {
         dir: &Path,
         args: &KafkaSourceArgs,
     ) -> Result<Self, BenchError> {
-        let cluster = broker(artifacts, dir)?;
+        Self::start_at(artifacts, dir, (Ipv4Addr::LOCALHOST, &[]), args)
+    }
+
+    /// The same, with an address and properties of its own.
+    pub(crate) fn start_at(
+        artifacts: &Artifacts,
+        dir: &Path,
+        (host, properties): (Ipv4Addr, &[(&str, String)]),
+        args: &KafkaSourceArgs,
+    ) -> Result<Self, BenchError> {
+        let builder = Cluster::builder(artifacts).dir(dir).jvm_for_load().host(host);
+        let builder = properties.iter().fold(builder, |it, (key, value)| it.property(key, value));
+        let cluster = builder.start()?;
         let driver = Driver::start(artifacts)?;
         let client = driver.client(cluster.bootstrap());
         client.create_topic(TOPIC, i32::from(args.partitions), 1, &[])?;

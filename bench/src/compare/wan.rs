@@ -12,7 +12,7 @@ use heliostat_io::path_emulator::{
 use crate::bar::{Bar, Limit};
 use crate::error::BenchError;
 use crate::place::{Place, SINK_CPU, SOURCE_CPU};
-use crate::role::{self, Child, Followed, Seat};
+use crate::role::{self, Child, Followed, Listening, Seat};
 use crate::side::{Side, approximate};
 
 /// Arguments of `wan`.
@@ -51,9 +51,20 @@ pub(crate) struct WanArgs {
     /// Partitions of the topic with many.
     #[arg(long, default_value_t = 24)]
     partitions: i32,
-    /// `socket.send.buffer.bytes` of the embedded source; -1 leaves it to the system.
-    #[arg(long, default_value_t = -1, allow_negative_numbers = true)]
-    send_buffer_bytes: i64,
+    /// A real Kafka as the source, with as many partitions as the topic with many, and not the
+    /// embedded one.
+    #[arg(long)]
+    kafka: bool,
+    /// `socket.send.buffer.bytes` of the source; -1 leaves it to the system. Default: that for
+    /// the embedded source, and 102400, as Kafka has it, for a real one.
+    #[arg(long, allow_negative_numbers = true)]
+    send_buffer_bytes: Option<i64>,
+    /// Size of a batch.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10)]
+    batch_bytes: u32,
+    /// Stored bytes of the source; default: a fifth more than the path carries in a run.
+    #[arg(long, value_name = "BYTES")]
+    bytes: Option<u64>,
     /// Connections of plain TCP; default: as many as the product had in the run before.
     #[arg(long)]
     connections: Option<u32>,
@@ -89,10 +100,11 @@ pub(super) fn run(args: &WanArgs) -> Result<Vec<Bar>, BenchError> {
     )?;
     let plain: String = streams.hear()?;
     let mut bars = Vec::new();
-    let mut counts = vec![args.partitions, 1];
+    let mut counts = if args.kafka { vec![args.partitions] } else { vec![args.partitions, 1] };
     counts.dedup();
     for partitions in counts {
-        let (source, address) = wan.source(partitions)?;
+        let (source, address) =
+            if args.kafka { wan.kafka(partitions)? } else { wan.source(partitions)? };
         let mut pair = Pair::default();
         for _ in 0..args.rounds {
             let followed = wan.follow(&address)?;
@@ -127,7 +139,22 @@ impl Wan<'_> {
     /// More than the path carries in a run.
     fn source_bytes(&self) -> u64 {
         let seconds = u64::from(self.args.seconds);
-        self.args.rate.0 / 8 * seconds / 10 * 12
+        self.args.bytes.unwrap_or(self.args.rate.0 / 8 * seconds / 10 * 12)
+    }
+
+    fn kafka(&self, partitions: i32) -> Result<(Child, String), BenchError> {
+        let mut arguments = vec![
+            "kafka-source".to_owned(),
+            format!("--dir={}", self.place.named("source").display()),
+            format!("--bytes={}", self.source_bytes()),
+            format!("--partitions={partitions}"),
+            format!("--batch-bytes={}", self.args.batch_bytes),
+            format!("--listen={}", self.path.address(End::Far)),
+        ];
+        arguments.extend(self.args.send_buffer_bytes.map(|it| format!("--send-buffer-bytes={it}")));
+        let mut source = Child::start(self.far(), &arguments)?;
+        let listening: Listening = source.hear()?;
+        Ok((source, listening.bootstrap))
     }
 
     fn source(&self, partitions: i32) -> Result<(Child, String), BenchError> {
@@ -139,9 +166,9 @@ impl Wan<'_> {
                 format!("--dir={}", self.place.named("source").display()),
                 format!("--bytes={}", self.source_bytes()),
                 format!("--partitions={partitions}"),
-                format!("--batch-bytes={}", 64 << 10),
+                format!("--batch-bytes={}", self.args.batch_bytes),
                 format!("--listen={listen}"),
-                format!("--send-buffer-bytes={}", self.args.send_buffer_bytes),
+                format!("--send-buffer-bytes={}", self.args.send_buffer_bytes.unwrap_or(-1)),
             ],
         )?;
         let address = source.hear()?;
@@ -205,10 +232,15 @@ impl Wan<'_> {
     fn bar(&self, partitions: i32, pair: &Pair) -> Bar {
         let args = self.args;
         let lossless = args.loss.per_million == 0 && args.rtt <= Duration::from_millis(80);
-        let (number, limit) = if lossless { (9, 0.95) } else { (10, 0.9) };
+        let (number, limit) = match (lossless, args.kafka) {
+            (true, false) => (9, 0.95),
+            (true, true) => (9, 0.7),
+            (false, _) => (10, 0.9),
+        };
+        let source = if args.kafka { "Kafka" } else { "embedded" };
         let connections = pair.connections.iter().copied().max().unwrap_or(0);
         let name = format!(
-            "of plain TCP, {} ms {} {}, {partitions} partitions, {connections} connections",
+            "of plain TCP, {source}, {} ms {} {}, {partitions} partitions, {connections} connections",
             args.rtt.as_millis(),
             args.rate,
             args.loss,

@@ -4,6 +4,7 @@ mod appends;
 mod arrivals;
 mod child;
 mod follow;
+mod kafka_source;
 mod librdkafka;
 mod loops;
 mod mirror;
@@ -25,6 +26,7 @@ use serde::Serialize;
 pub(crate) use self::appends::{Latency, Timed};
 pub(crate) use self::child::{Child, Seat, run};
 pub(crate) use self::follow::Followed;
+pub(crate) use self::kafka_source::Listening;
 pub(crate) use self::librdkafka::available as librdkafka_is_here;
 pub(crate) use self::loops::Kind;
 pub(crate) use self::paced::Lateness;
@@ -53,6 +55,8 @@ pub(crate) struct RoleArgs {
 enum Role {
     /// The embedded source: generates, serves, and ends with its standard input.
     Source(source::SourceArgs),
+    /// A real Kafka: starts a broker, fills it, and ends with its standard input.
+    KafkaSource(kafka_source::Arguments),
     /// A loop that only moves bytes, from the raw port of the source.
     Loop(loops::LoopArgs),
     /// A loop that writes each arrival at once, from the raw port of a paced source.
@@ -91,6 +95,7 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
     }
     match &args.role {
         Role::Source(args) => source::play(args),
+        Role::KafkaSource(args) => kafka_source::play(args),
         Role::Loop(args) => loops::play(args),
         Role::Arrivals(args) => arrivals::play(args),
         Role::Paced(args) => paced::play(args),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -44,6 +45,7 @@ pub struct ClusterBuilder {
     node_properties: BTreeMap<i32, Properties>,
     jvm: Vec<String>,
     cluster_id: Option<String>,
+    host: Ipv4Addr,
 }
 
 impl ClusterBuilder {
@@ -63,6 +65,13 @@ impl ClusterBuilder {
     /// Directory to keep everything in, which stays; by default a temporary one.
     pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.dir = Some(dir.into());
+        self
+    }
+
+    /// Address that clients reach the brokers at, loopback by default. The starting thread must
+    /// reach it too.
+    pub fn host(mut self, host: Ipv4Addr) -> Self {
+        self.host = host;
         self
     }
 
@@ -140,7 +149,7 @@ impl ClusterBuilder {
             .zip(&ports)
             .map(|(id, (_, controller)): (i32, _)| format!("{id}@127.0.0.1:{controller}"))
             .collect();
-        let mut nodes = Vec::new();
+        let (host, mut nodes) = (self.host, Vec::new());
         for (id, &(port, controller)) in (1..).zip(&ports) {
             let mut p = common(self.brokers);
             p.set("process.roles", "broker,controller")
@@ -148,9 +157,9 @@ impl ClusterBuilder {
                 .set("controller.quorum.voters", voters.join(","))
                 .set(
                     "listeners",
-                    format!("PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"),
+                    format!("PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:{controller}"),
                 )
-                .set("advertised.listeners", format!("PLAINTEXT://127.0.0.1:{port}"))
+                .set("advertised.listeners", format!("PLAINTEXT://{host}:{port}"))
                 .set("controller.listener.names", "CONTROLLER")
                 .set("inter.broker.listener.name", "PLAINTEXT")
                 .set("listener.security.protocol.map", "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT")
@@ -169,12 +178,12 @@ impl ClusterBuilder {
     fn with_zookeeper(self, dir: PathBuf, temp: Option<TempDir>) -> Result<Cluster> {
         let zookeeper_port = free_port()?;
         let zookeeper = start_zookeeper(&self.artifacts, &dir.join("zookeeper"), zookeeper_port)?;
-        let mut nodes = Vec::new();
+        let (host, mut nodes) = (self.host, Vec::new());
         for id in (1..).take(self.brokers) {
             let port = free_port()?;
             let mut p = common(self.brokers);
             p.set("broker.id", id)
-                .set("listeners", format!("PLAINTEXT://127.0.0.1:{port}"))
+                .set("listeners", format!("PLAINTEXT://{host}:{port}"))
                 .set("zookeeper.connect", format!("127.0.0.1:{zookeeper_port}"))
                 .set("zookeeper.connection.timeout.ms", 30_000)
                 .set("zookeeper.session.timeout.ms", 5_000);
@@ -199,7 +208,8 @@ impl ClusterBuilder {
             properties.extend(own);
         }
         let launch = Launch { artifacts: self.artifacts.clone(), jvm: self.jvm.clone(), format };
-        Node::new(id, port, dir, properties, launch)
+        let address = SocketAddrV4::new(self.host, port);
+        Node::new(id, address, dir, properties, launch)
     }
 }
 
@@ -225,6 +235,7 @@ impl Cluster {
             node_properties: BTreeMap::new(),
             jvm: JVM_TEST.map(str::to_owned).to_vec(),
             cluster_id: None,
+            host: Ipv4Addr::LOCALHOST,
         }
     }
 

@@ -1,6 +1,7 @@
 //! One broker: its directory, its process, its faults.
 
 use std::fs;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -56,7 +57,7 @@ pub(crate) struct Launch {
 #[derive(Debug)]
 pub struct Node {
     id: i32,
-    port: u16,
+    address: SocketAddrV4,
     dir: PathBuf,
     properties: Properties,
     launch: Launch,
@@ -67,13 +68,13 @@ pub struct Node {
 impl Node {
     pub(crate) fn new(
         id: i32,
-        port: u16,
+        address: SocketAddrV4,
         dir: PathBuf,
         properties: Properties,
         launch: Launch,
     ) -> Result<Self> {
         fs::create_dir_all(&dir).map_err(KafkaError::file("create", &dir))?;
-        Ok(Self { id, port, dir, properties, launch, process: None, paused: false })
+        Ok(Self { id, address, dir, properties, launch, process: None, paused: false })
     }
 
     /// Node ID, from 1.
@@ -83,7 +84,7 @@ impl Node {
 
     /// `host:port` of the client listener; the same after each start.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.address.to_string()
     }
 
     /// Process ID while there is a process.
