@@ -157,7 +157,7 @@ impl Stripes {
         if left < u64::from(range_bytes / 2).max(1) {
             return None;
         }
-        let next_from = self.estimate(from, range_bytes, density);
+        let next_from = self.estimate(from, range_bytes, false, density);
         let range = self.range(connection, from, next_from, false);
         self.ranges.push_back(range);
         Some(range.ask(range_bytes, false))
@@ -178,7 +178,7 @@ impl Stripes {
         let from = self.ranges[place - 1].next_from;
         let to = self.ranges[place].from;
         let (likely, density) =
-            (self.estimate(from, outlook.range_bytes, outlook.density), outlook.density);
+            (self.estimate(from, outlook.range_bytes, false, outlook.density), outlook.density);
         let missing = density.bytes(to.0 - from.0).saturating_add(density.batch_bytes());
         let max_bytes = u32::try_from(missing).unwrap_or(u32::MAX).clamp(1, outlook.range_bytes);
         let range = self.range(connection, from, likely.min(to), false);
@@ -188,7 +188,7 @@ impl Stripes {
 
     fn begin(&mut self, connection: usize, outlook: Outlook<'_>) -> Ask {
         let (from, max_bytes) = (outlook.at, outlook.range_bytes);
-        let next_from = self.estimate(from, max_bytes, outlook.density);
+        let next_from = self.estimate(from, max_bytes, true, outlook.density);
         let range = self.range(connection, from, next_from, true);
         self.ranges.push_back(range);
         range.ask(max_bytes, false)
@@ -214,13 +214,19 @@ impl Stripes {
         Range { number: self.number, connection, from, next_from, base: None, exact }
     }
 
-    /// A broker cuts its answer within a batch, and by density the cut is where the bytes
-    /// end: a range that begins there begins with that batch. The first batch of an answer
-    /// is whole whatever its size, so nothing begins before the next one.
-    fn estimate(&self, from: Offset, bytes: u32, density: &Density) -> Offset {
+    /// A broker cuts its answer within a batch, and a range that begins within that one gets all
+    /// of it; so whole batches are counted from the middle of one to the middle of another, and
+    /// an error of less than half a batch costs nothing. The first batch of an answer is whole
+    /// whatever its size, so nothing begins before the next one.
+    fn estimate(&self, from: Offset, bytes: u32, exact: bool, density: &Density) -> Offset {
         let bytes = u64::from(bytes);
-        let likely = density.offsets(bytes - bytes / WHOLE * self.margin);
-        Offset(from.0.saturating_add(likely.max(density.batch_offsets()).max(1)))
+        let cut = bytes.checked_rem(density.batch_bytes()).unwrap_or(0);
+        let whole = if cut < bytes { bytes - cut } else { bytes };
+        let likely = density.offsets(whole - whole / WHOLE * self.margin);
+        // An exact range begins where a batch does.
+        let middle = if exact { density.batch_offsets() / 2 } else { 0 };
+        let likely = likely.max(density.batch_offsets() - middle).max(1);
+        Offset(from.0.saturating_add(likely).saturating_add(middle))
     }
 
     /// A range that is still wanted.
