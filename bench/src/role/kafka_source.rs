@@ -1,12 +1,12 @@
 //! A real Kafka as the source, where its broker may have another network than this machine.
 
+use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::source::wait_for_end;
 use super::tell;
 use crate::error::BenchError;
 use crate::kafka::{KafkaSource, KafkaSourceArgs, artifacts};
@@ -47,6 +47,7 @@ pub(super) fn play(args: &Arguments) -> Result<(), BenchError> {
         KafkaSource::start_at(&artifacts()?, &args.dir, (args.listen, &own), &args.source)?;
     let (bootstrap, bytes, records) = (source.bootstrap(), source.bytes, source.records);
     tell(&Listening { bootstrap, bytes, records })?;
-    wait_for_end();
+    // The end of the input is the end of the measurement, however it went.
+    let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
     Ok(())
 }

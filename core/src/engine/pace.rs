@@ -108,7 +108,7 @@ impl Climb {
     pub(super) fn path_is_full(&mut self, now: Tick, limits: &StripeLimits) {
         if let Some((before, _)) = self.before.take() {
             self.level = before;
-            self.hold_until = now.after(limits.retry_after / 4);
+            self.hold_until = now.after(limits.retry_after);
             self.pause(now);
         }
     }
@@ -227,7 +227,7 @@ mod tests {
         climb(&mut it, 20, |level| 2_500_000 * level);
         for (at, allowed) in [(60, 3), (90, 1)] {
             let now = Tick(at * 1_000_000_000);
-            let bytes = u64::try_from(at).unwrap() << 30;
+            let bytes = at << 30;
             it.observe(bytes, now, RTT, &limits);
             assert!(it.observe(bytes + 1, now.after(Duration::from_secs(2)), RTT, &limits));
             assert_eq!(it.decide(now, RTT, (1, allowed), &limits), Some(allowed));
