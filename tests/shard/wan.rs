@@ -42,6 +42,7 @@ fn rate(bytes: u64, warm_up: u64, stripes: usize) -> (f64, u64) {
             partition_max_bytes: 1 << 20,
             stripes: StripeLimits {
                 connections_max: stripes,
+                partition_max: stripes,
                 measure_for: Duration::from_millis(500),
                 ..StripeLimits::default()
             },
