@@ -194,6 +194,7 @@ impl World {
             pool: &mut self.pool,
             limits: &self.limits,
             preallocate_left: &mut self.preallocate_left,
+            files_left: 1,
             ids: &mut self.ids,
             ops: &mut ops,
             stats: &mut self.stats,

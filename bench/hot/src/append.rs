@@ -109,6 +109,7 @@ impl Append {
             pool: &mut self.pool,
             limits: &self.limits,
             preallocate_left: &mut self.preallocate_left,
+            files_left: 1,
             ids: &mut self.ids,
             ops: &mut self.ops,
             stats: &mut self.stats,

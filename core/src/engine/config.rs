@@ -42,7 +42,7 @@ pub struct ShardConfig {
     pub backoff: (Duration, Duration),
     /// Refused or unknown answers of a partition before it is returned.
     pub attempts_max: u32,
-    /// `.log` files that may be open at once.
+    /// `.log` files that may be open at once; as many again while they are being closed.
     pub open_files_max: usize,
     /// An open file that was idle for so long is closed and its reserve given back.
     pub idle_close_after: Duration,

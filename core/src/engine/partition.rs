@@ -64,6 +64,8 @@ pub(super) struct Partition {
     pub(super) flush_timer: bool,
     /// Its idle file is being closed.
     pub(super) evicting: bool,
+    /// Its file was open when it was last looked at.
+    pub(super) file_open: bool,
     /// In the list of partitions with an open file.
     pub(super) listed_open: bool,
 }
@@ -93,6 +95,7 @@ impl Partition {
             dirty: false,
             flush_timer: false,
             evicting: false,
+            file_open: false,
             listed_open: false,
         }
     }

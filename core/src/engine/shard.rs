@@ -179,8 +179,10 @@ pub struct Shard {
     report_at: Tick,
     dirty: Vec<usize>,
     open_files: Vec<usize>,
-    /// Of these, those opened since the last look at them.
-    opened: usize,
+    /// Partitions with an open file; the list above also has those closed of late.
+    files_open: usize,
+    /// Files opened or closed since the last look at that list.
+    files_changed: usize,
     actions: VecDeque<Action>,
     parked: bool,
     stopping: bool,
@@ -220,7 +222,8 @@ impl Shard {
             report_at: Tick::NEVER,
             dirty: Vec::new(),
             open_files: Vec::new(),
-            opened: 0,
+            files_open: 0,
+            files_changed: 0,
             actions: VecDeque::new(),
             parked: false,
             stopping: false,
@@ -246,8 +249,8 @@ impl Shard {
         }
         // Not only once a second: thousands may be opened in between.
         if self.actions.is_empty()
-            && self.open_files.len() > self.config.open_files_max
-            && self.opened > self.config.open_files_max / 4
+            && self.files_open > self.config.open_files_max
+            && self.files_changed > self.config.open_files_max / 4
         {
             self.close_files();
         }
@@ -267,6 +270,11 @@ impl Shard {
     /// Bytes of receive buffers that are lent out.
     pub fn buffers_lent_bytes(&self) -> usize {
         self.pool.lent_bytes()
+    }
+
+    /// Partitions with an open `.log` file.
+    pub fn open_files(&self) -> usize {
+        self.files_open
     }
 
     /// Number of partitions it owns.
@@ -385,6 +393,8 @@ impl Shard {
             pool: &mut self.pool,
             limits: &self.config.append,
             preallocate_left: &mut self.preallocate_left,
+            // To close one takes a sync: as many again may wait for theirs.
+            files_left: (self.config.open_files_max * 2).saturating_sub(self.files_open),
             ids: &mut self.ids,
             ops: &mut self.ops,
             stats: &mut self.stats.append,
@@ -415,10 +425,17 @@ impl Shard {
             let flush_at = flush_at.max(self.now.after(FLUSH_STEP));
             self.timers.set(flush_at, Timer::Flush(partition.key));
         }
-        if partition.log.open_since().is_some() && !partition.listed_open {
-            partition.listed_open = true;
+        let is_open = partition.log.open_since().is_some();
+        if std::mem::replace(&mut partition.file_open, is_open) != is_open {
+            self.files_changed += 1;
+            if is_open {
+                self.files_open += 1;
+            } else {
+                self.files_open -= 1;
+            }
+        }
+        if is_open && !std::mem::replace(&mut partition.listed_open, true) {
             self.open_files.push(index);
-            self.opened += 1;
         }
         if matches!(partition.status, Status::Returning(_)) {
             self.finish_return(index);
@@ -495,7 +512,7 @@ impl Shard {
 
     /// Closes files that are idle, or too many.
     fn close_files(&mut self) {
-        self.opened = 0;
+        self.files_changed = 0;
         let now = self.now;
         let (limit, idle) = (self.config.open_files_max, self.config.idle_close_after);
         let mut open = std::mem::take(&mut self.open_files);

@@ -125,6 +125,8 @@ pub struct LogCx<'a> {
     pub limits: &'a AppendLimits,
     /// Bytes that may still be preallocated on this log dir.
     pub preallocate_left: &'a mut u64,
+    /// Files that may still be opened for runs; what is under way goes on without.
+    pub files_left: usize,
     /// Names.
     pub ids: &'a mut Ids,
     /// Operations for the disk, in order of request.

@@ -301,6 +301,12 @@ impl PartitionLog {
     /// for a buffer or for its file: try again after the next completion.
     pub fn read_buffer(&mut self, cx: &mut LogCx<'_>) -> Option<&mut [u8]> {
         let run = self.run.as_mut()?;
+        match self.live.back_mut() {
+            // There was none to spare when the run began.
+            Some(live) if !live.holds_file() => live.prepare(run.total, cx),
+            None if cx.files_left == 0 => return None,
+            _ => {}
+        }
         run.take_slot(self.live.back(), cx)?;
         run.free_bytes()
     }
@@ -469,7 +475,7 @@ impl PartitionLog {
 
     fn push_segment(&mut self, base: Offset, cx: &mut LogCx<'_>) {
         let mut live = LiveSegment::new(Arc::clone(&self.dir), base, &self.config, cx.wall_ms);
-        live.prepare(self.run.as_ref().map_or(0, |run| run.total), cx);
+        live.open_for(self.run.as_ref().map_or(0, |run| run.total), cx);
         // Most logs only ever have one.
         self.live.reserve_exact(1);
         self.live.push_back(live);
@@ -804,5 +810,69 @@ impl PartitionLog {
 
     fn own_path(&self, name: &str) -> LogPath {
         LogPath { dir: Arc::clone(&self.dir), name: name.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::cx::{AppendLimits, AppendStats, Ids};
+    use crate::log::disk::{DiskAction, DiskOp};
+    use crate::log::index::SegmentIndexes;
+    use crate::log::slot::SlotPool;
+    use crate::types::TimestampMs;
+
+    fn log(size_bytes: u64) -> PartitionLog {
+        let config = LogConfig::default();
+        let active = RecoveredSegment {
+            base: Offset::ZERO,
+            size_bytes,
+            indexes: SegmentIndexes::new(Offset::ZERO, &config),
+            side_bytes: [0; 3],
+            first_timestamp: None,
+            created: TimestampMs(1),
+        };
+        PartitionLog::new(RecoveredLog {
+            dir: Arc::from("t-0"),
+            config,
+            log_start: Offset::ZERO,
+            log_end: Offset(i64::from(size_bytes > 0)),
+            recovery_point: Offset::ZERO,
+            sealed: Vec::new(),
+            active: (size_bytes > 0).then_some(active),
+            epochs: EpochCache::default(),
+            producers: ProducerState::new(Offset::ZERO),
+        })
+    }
+
+    #[test]
+    fn a_run_waits_while_no_more_files_may_be_opened() {
+        let limits = AppendLimits::default();
+        let (mut pool, mut ids) = (SlotPool::new(1 << 20), Ids::default());
+        let (mut stats, mut preallocate_left) = (AppendStats::default(), 0);
+        for size_bytes in [0, 100] {
+            let mut log = log(size_bytes);
+            let mut ops = Vec::new();
+            let mut cx = LogCx {
+                now: Tick::ZERO,
+                wall_ms: 1,
+                pool: &mut pool,
+                limits: &limits,
+                preallocate_left: &mut preallocate_left,
+                files_left: 0,
+                ids: &mut ids,
+                ops: &mut ops,
+                stats: &mut stats,
+            };
+            log.begin_run(1_000, LeaderEpoch::NONE, &mut cx);
+            assert!(log.read_buffer(&mut cx).is_none());
+            assert!(cx.ops.is_empty() && log.open_since().is_none());
+            cx.files_left = 1;
+            assert!(log.read_buffer(&mut cx).is_some());
+            let is_open = |op: &DiskOp| matches!(op.action, DiskAction::Open { .. });
+            // The first segment is named by its first batch, so it is opened with that.
+            assert_eq!(cx.ops.iter().any(is_open), size_bytes > 0);
+            log.abandon(&mut cx);
+        }
     }
 }

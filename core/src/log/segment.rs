@@ -241,7 +241,15 @@ impl LiveSegment {
     }
 
     /// Opens the file for a run of `run_bytes`, or reopens it in the better mode.
+    /// It stays closed while no more may be opened.
     pub(super) fn prepare(&mut self, run_bytes: u64, cx: &mut LogCx<'_>) {
+        if self.file != FileState::Closed || cx.files_left > 0 {
+            self.open_for(run_bytes, cx);
+        }
+    }
+
+    /// As [`Self::prepare`], whatever is open already: for bytes that are here.
+    pub(super) fn open_for(&mut self, run_bytes: u64, cx: &mut LogCx<'_>) {
         let wanted = match cx.limits.mode {
             AppendMode::Buffered => None,
             AppendMode::Direct { block_bytes } => Some(block_bytes),

@@ -265,6 +265,7 @@ impl Shard {
             return;
         }
         let Some(partition) = self.partitions[index].take() else { return };
+        self.files_open -= usize::from(partition.file_open);
         let Partition { key, topic, log, status, .. } = *partition;
         self.by_key.remove(&key);
         self.free.push(index);
