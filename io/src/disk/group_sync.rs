@@ -6,8 +6,9 @@
 //! there, so it is used only while more syncs wait than the device answers one by one, and
 //! only as long as it is the faster way.
 //!
-//! What `syncfs` reports is that some write-back failed since the last call: then nobody is
-//! told anything by it, and everybody syncs the own file, which knows the own error.
+//! What `syncfs` reports is that some write-back failed since the last call, once, and not
+//! whose. So after an error everybody syncs the own file, which knows the own error, and for
+//! good: the file that failed may be one that asks for its sync later.
 
 use std::fs::File;
 use std::io;
@@ -35,6 +36,7 @@ pub(super) struct Worth {
     single: Duration,
     measured: u32,
     paused_until: Option<Instant>,
+    given_up: bool,
 }
 
 impl Worth {
@@ -58,9 +60,16 @@ impl Worth {
         }
     }
 
+    /// A group failed: there will be none any more.
+    pub(super) fn give_up(&mut self) {
+        self.given_up = true;
+    }
+
     /// Whether a group may be tried now.
     pub(super) fn allows(&self, now: Instant) -> bool {
-        self.measured >= MEASURED_MIN && self.paused_until.is_none_or(|until| now >= until)
+        !self.given_up
+            && self.measured >= MEASURED_MIN
+            && self.paused_until.is_none_or(|until| now >= until)
     }
 }
 
@@ -140,7 +149,10 @@ impl GroupSync {
             state = self.lock();
             state.running = false;
             state.served = last;
-            state.failures += u64::from(result.is_err());
+            if result.is_err() {
+                state.failures += 1;
+                state.worth.give_up();
+            }
             let single = state.worth.single();
             state.worth.group_took(took, single, Instant::now());
             self.turned.notify_all();
