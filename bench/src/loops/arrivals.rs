@@ -1,5 +1,6 @@
 //! Each arrival is written at once, past the page cache, and nothing else is done: the least
-//! time from bytes received to bytes written.
+//! time from bytes received to bytes written. A thread beside it may make the files durable
+//! again and again, as the product does.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,6 +8,8 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use heliostat_core::log::slot::{Slot, SlotClass, SlotPool};
@@ -30,6 +33,42 @@ pub(crate) struct Arrivals {
     files: BTreeMap<u32, Target>,
     pool: SlotPool,
     took: Vec<Duration>,
+    syncs: Option<Syncs>,
+}
+
+/// A thread that syncs every file, again and again.
+#[derive(Debug)]
+struct Syncs {
+    /// New files; it ends with this end.
+    files: Sender<OwnedFd>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Syncs {
+    fn start(every: Duration) -> Self {
+        let (files, new) = mpsc::channel::<OwnedFd>();
+        let thread = std::thread::spawn(move || {
+            let (mut files, mut due) = (Vec::new(), Instant::now() + every);
+            loop {
+                match new.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                    Ok(file) => files.push(file),
+                    Err(RecvTimeoutError::Timeout) => {
+                        for file in &files {
+                            rustix::fs::fdatasync(file)?;
+                        }
+                        due += every;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                }
+            }
+        });
+        Self { files, thread }
+    }
+
+    fn end(self) -> io::Result<()> {
+        drop(self.files);
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the syncs broke off")))
+    }
 }
 
 /// A file, and the block in which it ends at the front of a buffer.
@@ -45,9 +84,10 @@ struct Target {
 }
 
 impl Arrivals {
-    pub(crate) fn new(dir: PathBuf) -> Self {
-        let pool = SlotPool::new(POOL_BYTES);
-        Self { dir, files: BTreeMap::new(), pool, took: Vec::new() }
+    /// `sync_every`: how often each file is synced beside the writes; never without.
+    pub(crate) fn new(dir: PathBuf, sync_every: Option<Duration>) -> Self {
+        let (pool, syncs) = (SlotPool::new(POOL_BYTES), sync_every.map(Syncs::start));
+        Self { dir, files: BTreeMap::new(), pool, took: Vec::new(), syncs }
     }
 
     /// From the end of each read to the end of its write.
@@ -63,6 +103,10 @@ impl Arrivals {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
                 let file = open(&path, flags | OFlags::DIRECT, Mode::from_raw_mode(0o644))?;
                 let slot = self.pool.take(SlotClass::Large).ok_or(io::ErrorKind::OutOfMemory)?;
+                if let Some(syncs) = &self.syncs {
+                    // A thread that has ended tells why at its end.
+                    let _ = syncs.files.send(file.try_clone()?);
+                }
                 Ok(entry.insert(Target { file, slot, position: 0, tail: 0, allocated: 0 }))
             }
         }
@@ -109,6 +153,7 @@ impl Mover for Arrivals {
     }
 
     fn finish(&mut self) -> io::Result<()> {
+        self.syncs.take().map_or(Ok(()), Syncs::end)?;
         for target in self.files.values() {
             let tail = u64::try_from(target.tail).unwrap_or(0);
             ftruncate(&target.file, target.position + tail)?;

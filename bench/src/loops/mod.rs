@@ -5,6 +5,7 @@
 
 mod arrivals;
 mod direct;
+mod ideas;
 mod plain;
 mod splice;
 
@@ -15,6 +16,7 @@ use std::path::Path;
 
 pub(crate) use self::arrivals::Arrivals;
 pub(crate) use self::direct::Direct;
+pub(crate) use self::ideas::{IdeaLoop, Ideas};
 pub(crate) use self::plain::Plain;
 pub(crate) use self::splice::Splice;
 use crate::raw::Slice;

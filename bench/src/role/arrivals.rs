@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -24,13 +24,16 @@ pub(super) struct ArrivalsArgs {
     /// Directory of the files; it is made.
     #[arg(long)]
     to: PathBuf,
+    /// Sync every file so often.
+    #[arg(long)]
+    sync_ms: Option<u64>,
 }
 
 pub(super) fn play(args: &ArrivalsArgs) -> Result<(), BenchError> {
     std::fs::create_dir(&args.to).map_err(BenchError::file(&args.to))?;
     let (begun, cpu) = (Instant::now(), cpu_seconds());
     let mut stream = Port::connect(args.source).map_err(BenchError::system("connect"))?;
-    let mut mover = Arrivals::new(args.to.clone());
+    let mut mover = Arrivals::new(args.to.clone(), args.sync_ms.map(Duration::from_millis));
     let moved = drain(&mut stream, &args.to, &mut mover);
     let bytes = moved.map_err(BenchError::system("write arrivals"))?;
     let (seconds, cpu_seconds) = (begun.elapsed().as_secs_f64(), cpu_seconds() - cpu);

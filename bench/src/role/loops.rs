@@ -1,7 +1,8 @@
 //! A loop that only moves bytes.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
@@ -51,22 +52,32 @@ pub(super) struct LoopArgs {
 }
 
 pub(super) fn play(args: &LoopArgs) -> Result<(), BenchError> {
-    std::fs::create_dir(&args.to).map_err(BenchError::file(&args.to))?;
-    let (begun, cpu) = (Instant::now(), cpu_seconds());
-    let mut stream = Port::connect(args.source).map_err(BenchError::system("connect"))?;
     let dir = args.to.clone();
-    let failed = BenchError::system("set a loop up");
-    let mut mover: Box<dyn Mover> = match args.kind {
-        Kind::Plain => Box::new(Plain::new(dir)),
-        Kind::Splice => Box::new(Splice::new(dir).map_err(failed)?),
-        Kind::Direct => Box::new(Direct::new(dir, false).map_err(failed)?),
-        Kind::DirectCrc => Box::new(Direct::new(dir, true).map_err(failed)?),
-    };
-    let moved = drain(&mut stream, &args.to, &mut *mover);
+    moved(&args.to, args.bytes, || {
+        let mover: Box<dyn Mover> = match args.kind {
+            Kind::Plain => Box::new(Plain::new(dir)),
+            Kind::Splice => Box::new(Splice::new(dir)?),
+            Kind::Direct => Box::new(Direct::new(dir, false)?),
+            Kind::DirectCrc => Box::new(Direct::new(dir, true)?),
+        };
+        Ok((Port::connect(args.source)?, mover))
+    })
+}
+
+/// Times a loop from before its connection to everything durable, and tells.
+pub(super) fn moved(
+    dir: &Path,
+    wanted: u64,
+    start: impl FnOnce() -> io::Result<(TcpStream, Box<dyn Mover>)>,
+) -> Result<(), BenchError> {
+    std::fs::create_dir(dir).map_err(BenchError::file(dir))?;
+    let (begun, cpu) = (Instant::now(), cpu_seconds());
+    let (mut stream, mut mover) = start().map_err(BenchError::system("set a loop up"))?;
+    let moved = drain(&mut stream, dir, &mut *mover);
     let bytes = moved.map_err(BenchError::system("move bytes"))?;
     let (seconds, cpu_seconds) = (begun.elapsed().as_secs_f64(), cpu_seconds() - cpu);
-    if bytes != args.bytes {
-        return Err(BenchError::Incomplete(format!("{bytes} of {} bytes", args.bytes)));
+    if bytes != wanted {
+        return Err(BenchError::Incomplete(format!("{bytes} of {wanted} bytes")));
     }
     let rss_bytes = peak_rss(std::process::id()).unwrap_or(0);
     tell(&Side { bytes, seconds, cpu_seconds, rss_bytes })

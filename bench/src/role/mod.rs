@@ -4,6 +4,7 @@ mod appends;
 mod arrivals;
 mod child;
 mod follow;
+mod idea;
 mod kafka_source;
 mod librdkafka;
 mod loops;
@@ -35,7 +36,8 @@ pub(crate) use self::tiny::Tiny;
 pub(crate) use self::watch::Watched;
 use crate::error::BenchError;
 use crate::kafka::{KafkaSource, TOPIC};
-use crate::place::{Place, pin};
+use crate::place::{Place, SINK_CPU, pin};
+use crate::raw::Port;
 use crate::side::Side;
 
 /// Arguments of `role`.
@@ -59,6 +61,8 @@ enum Role {
     KafkaSource(kafka_source::Arguments),
     /// A loop that only moves bytes, from the raw port of the source.
     Loop(loops::LoopArgs),
+    /// The direct loop with one thing done otherwise.
+    Idea(idea::IdeaArgs),
     /// A loop that writes each arrival at once, from the raw port of a paced source.
     Arrivals(arrivals::ArrivalsArgs),
     /// The embedded source of a load with a schedule.
@@ -97,6 +101,7 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
         Role::Source(args) => source::play(args),
         Role::KafkaSource(args) => kafka_source::play(args),
         Role::Loop(args) => loops::play(args),
+        Role::Idea(args) => idea::play(args),
         Role::Arrivals(args) => arrivals::play(args),
         Role::Paced(args) => paced::play(args),
         Role::Appends(args) => appends::play(args),
@@ -132,6 +137,22 @@ pub(crate) fn mirror(
         let why = format!("{} bytes of {}", side.bytes, source.bytes);
         return Err(BenchError::Incomplete(why));
     }
+    Ok(side)
+}
+
+/// A loop over all of a raw port, into files that are new and go again.
+pub(crate) fn loop_over(kind: Kind, port: &Port, place: &Place) -> Result<Side, BenchError> {
+    let side = run(
+        Some(SINK_CPU),
+        &[
+            "loop".to_owned(),
+            kind.name(),
+            format!("--source={}", port.address),
+            format!("--bytes={}", port.bytes),
+            format!("--to={}", place.named("copy").display()),
+        ],
+    )?;
+    place.clear("copy")?;
     Ok(side)
 }
 

@@ -10,6 +10,12 @@ use crate::time::Tick;
 const RTT_MEMORY: Duration = Duration::from_secs(60);
 /// A shorter answer says nothing about the rate.
 const BYTES_MIN: u64 = 64 << 10;
+/// How long received bytes may lie in the socket before somebody is woken for them.
+const GATHER: Duration = Duration::from_millis(1);
+/// Fewer bytes are not worth a system call that says so.
+const GATHER_BYTES_MIN: u64 = 64 << 10;
+/// More than a slot cannot be taken at once.
+const GATHER_BYTES_MAX: u64 = 1 << 20;
 
 /// Measured on one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +26,8 @@ pub(super) struct Path {
     period_began: Tick,
     /// Rate times round trip, smoothed.
     in_flight_bytes: u64,
+    /// What comes within [`GATHER`] while an answer is being received, smoothed.
+    gather_bytes: u64,
     answer: Option<Answer>,
 }
 
@@ -112,16 +120,27 @@ impl Path {
         let rtt = self.rtt();
         let in_flight = u128::from(bytes) * rtt.as_nanos() / took.max(rtt).as_nanos().max(1);
         let in_flight = u64::try_from(in_flight).unwrap_or(u64::MAX);
-        self.in_flight_bytes = match self.in_flight_bytes {
-            0 => in_flight,
-            before => before - before / 4 + in_flight / 4,
-        };
+        self.in_flight_bytes = smooth(self.in_flight_bytes, in_flight);
+        let gather = u128::from(bytes) * GATHER.as_nanos() / took.as_nanos().max(1);
+        self.gather_bytes = smooth(self.gather_bytes, u64::try_from(gather).unwrap_or(u64::MAX));
     }
 
     /// The connection has ended: the next one finds its speed anew.
     pub(super) fn ends(&mut self) {
         self.in_flight_bytes = 0;
+        self.gather_bytes = 0;
         self.answer = None;
+    }
+
+    /// Bytes that a socket may hold before its reader is woken, if the answer under way has
+    /// `left` more: what comes within a millisecond, as a power of two so that it seldom changes.
+    /// 1 where that is little, and at the end of an answer: it must not wait for the next.
+    pub(super) fn low_water(&self, left: u64) -> usize {
+        let bytes = self.gather_bytes.min(left).min(GATHER_BYTES_MAX);
+        if bytes < GATHER_BYTES_MIN {
+            return 1;
+        }
+        usize::try_from(1 << bytes.ilog2()).unwrap_or(1)
     }
 
     /// Bytes in flight at full speed: rate times round trip. 0 for unknown.
@@ -141,6 +160,11 @@ impl Path {
         let wanted = u32::try_from(self.in_flight_bytes.saturating_mul(times)).unwrap_or(u32::MAX);
         wanted.max(min).min(max)
     }
+}
+
+/// A quarter of what is new.
+fn smooth(before: u64, new: u64) -> u64 {
+    if before == 0 { new } else { before - before / 4 + new / 4 }
 }
 
 #[cfg(test)]
@@ -170,6 +194,26 @@ mod tests {
         assert_eq!(path.fetch_bytes(16, 1 << 20, 8 << 20), 1_600_000);
         assert_eq!(path.fetch_bytes(4, 512 << 10, 8 << 20), 512 << 10);
         assert_eq!(path.fetch_bytes(1_000, 1 << 20, 8 << 20), 8 << 20);
+    }
+
+    #[test]
+    fn bytes_gather_for_a_millisecond_and_never_beyond_the_answer() {
+        let mut path = Path::default();
+        assert_eq!(path.low_water(u64::MAX), 1, "nothing is known");
+        path.answer_begins(Duration::ZERO, ms(0));
+        path.announced(30_000_000);
+        path.answer_ends(false, ms(100));
+        // 300,000 bytes a millisecond.
+        assert_eq!(path.low_water(u64::MAX), 256 << 10);
+        assert_eq!(path.low_water(200_000), 128 << 10);
+        assert_eq!(path.low_water(65_536), 64 << 10);
+        assert_eq!(path.low_water(65_535), 1);
+        path.answer_begins(Duration::ZERO, ms(100));
+        path.announced(30_000_000_000);
+        path.answer_ends(false, ms(200));
+        assert_eq!(path.low_water(u64::MAX), 1 << 20, "a slot's size");
+        path.ends();
+        assert_eq!(path.low_water(u64::MAX), 1, "the next connection is another one");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use bytes::{Buf, Bytes};
 use futures_lite::{AsyncRead, AsyncWrite};
 use heliostat_core::engine::{ConnectionId, Shard};
 
-use super::Signal;
+use super::{LowWater, Signal};
 
 /// Between the actions of the engine and the task that owns the socket.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Link {
     outbox: RefCell<VecDeque<Bytes>>,
     closed: Cell<bool>,
     changed: Signal,
+    /// What the socket was last told; 0 for nothing, which the kernel takes for 1.
+    low_water: Cell<usize>,
 }
 
 /// What happened on a connection.
@@ -64,7 +66,7 @@ impl Link {
     /// they are needed, so none is lent while the peer is silent.
     pub async fn next<'a, S, F>(&self, stream: &mut S, shard: F, connection: ConnectionId) -> Next
     where
-        S: AsyncRead + AsyncWrite + Unpin,
+        S: AsyncRead + AsyncWrite + LowWater + Unpin,
         F: Fn() -> RefMut<'a, Shard>,
     {
         poll_fn(|cx| {
@@ -77,8 +79,16 @@ impl Link {
                 return self.poll_send(stream, cx);
             }
             let mut shard = shard();
+            let low_water = shard.low_water(connection);
             let Some(buffer) = shard.read_buffer(connection) else { return Poll::Pending };
-            Pin::new(&mut *stream).poll_read(cx, buffer).map(|received| match received {
+            let received = Pin::new(&mut *stream).poll_read(cx, buffer);
+            if received.is_pending() && low_water != self.low_water.replace(low_water).max(1) {
+                // Refused, it only costs wake-ups.
+                if let Err(error) = stream.set_low_water(low_water) {
+                    tracing::debug!(%error, "the socket's low water mark was not set");
+                }
+            }
+            received.map(|received| match received {
                 Ok(0) => Next::Broken(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     "the broker closed the connection",

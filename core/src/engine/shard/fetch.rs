@@ -180,6 +180,17 @@ impl Shard {
         None
     }
 
+    /// Bytes that the socket may hold before this connection is woken for them, at least 1: while
+    /// a long answer comes, one wake-up a millisecond serves it as well as one a packet. Never
+    /// more than the answer has left.
+    #[must_use]
+    pub fn low_water(&self, id: ConnectionId) -> usize {
+        let Some(connection) = self.connections.get(id.index).filter(|it| it.id == id) else {
+            return 1;
+        };
+        connection.path.low_water(connection.stream.frame_remaining())
+    }
+
     fn has_buffer(&mut self, partition: usize) -> bool {
         self.with_log(partition, |log, cx| log.read_buffer(cx).is_some()).unwrap_or(false)
     }
