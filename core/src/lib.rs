@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod coordinator;
 pub mod dump;
 pub mod engine;
 pub mod fetcher;

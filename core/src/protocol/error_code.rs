@@ -95,6 +95,8 @@ impl ErrorCode {
     pub const INCONSISTENT_TOPIC_ID: Self = Self(103);
     /// Topics of a session changed between having and not having IDs.
     pub const FETCH_SESSION_TOPIC_ID_ERROR: Self = Self(106);
+    /// The state of a mirrored partition has changed since the writer read it.
+    pub const FENCED_STATE_EPOCH: Self = Self(124);
     /// The topic is a mirror and not stopped.
     pub const READ_ONLY_TOPIC: Self = Self(134);
 

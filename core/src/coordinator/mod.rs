@@ -1,0 +1,26 @@
+//! The mirror coordinator of KIP-1279: in which state each mirrored partition is, which one the
+//! operator wants, and what is done about the difference.
+//!
+//! [`PartitionMirror`] decides for one partition: events go in, actions come out. It rests on
+//! three tables, each a `match` that the compiler checks: which state may follow which
+//! ([`MirrorState::may_become`]), what a wish means in each state ([`decide`]), and what a
+//! finished action leads to. A state is stored before its action begins, so a restart repeats an
+//! interrupted step and never skips one.
+//!
+//! Where this differs from the KIP, the reason stands beside the code:
+//! * a stop is accepted in every state, and neither it nor a pause waits for a retry
+//!   ([`decide`]);
+//! * a source that cannot be reached is no failure of the partition
+//!   ([`Event::SourceUnreachable`](partition::Event::SourceUnreachable));
+//! * an alignment that is tried again keeps the count of its attempts ([`retry`]).
+
+pub mod decide;
+pub mod fencing;
+pub mod partition;
+pub mod placement;
+pub mod retry;
+pub mod state;
+
+pub use decide::{Decision, decide};
+pub use partition::PartitionMirror;
+pub use state::{DesiredState, MirrorState};
