@@ -40,6 +40,8 @@ struct Rules {
     /// Both ends of each connection that was not cut.
     connections: Vec<(TcpStream, TcpStream)>,
     accepted: u64,
+    /// Most round trips that one connection of a long path has waited for.
+    turns_max: u64,
 }
 
 #[derive(Debug, Default)]
@@ -144,6 +146,11 @@ impl Proxy {
         self.shared.rules().accepted
     }
 
+    /// Most round trips that one connection of a long path has waited for, however long they took.
+    pub fn turns_max(&self) -> u64 {
+        self.shared.rules().turns_max
+    }
+
     /// Waits until at least `bytes` response bytes have passed. Whether they did
     /// within `limit`.
     pub fn wait_forwarded(&self, bytes: u64, limit: Duration) -> bool {
@@ -227,7 +234,7 @@ fn responses(
     path: Option<((Duration, usize), &AtomicBool)>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES];
-    let mut in_flight = 0;
+    let (mut in_flight, mut turns) = (0, 0);
     loop {
         let read = broker.read(&mut buffer)?;
         let mut rest = buffer.get(..read).unwrap_or_default();
@@ -244,6 +251,8 @@ fn responses(
                 if asked.swap(false, Ordering::Acquire) || in_flight >= window {
                     thread::sleep(rtt);
                     in_flight = 0;
+                    turns += 1;
+                    shared.change(|rules| rules.turns_max = rules.turns_max.max(turns));
                 }
                 wanted = wanted.min(window - in_flight);
             }

@@ -178,7 +178,7 @@ pub const KEYS: &[Key] = &[
         "mirror.num.replica.fetchers.max",
         1,
         256,
-        "64",
+        "128",
         "connections for fetching to each broker that a shard opens on a long path, while they \
          make it faster",
     ),

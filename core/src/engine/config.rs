@@ -66,8 +66,9 @@ pub struct StripeLimits {
     /// A range waits for its turn in its socket, unread. What the socket does not hold comes
     /// after its turn only, as slowly as without stripes; so a range should not be larger than
     /// that. The kernel lets an unread socket hold about 64 KiB at first, and more each time a
-    /// full one is read at once, up to half of `net.ipv4.tcp_rmem[2]` (6 MiB by default);
-    /// a fixed `receive.buffer.bytes` ends that, and is capped by `net.core.rmem_max`.
+    /// full one is read at once, up to half of `net.ipv4.tcp_rmem[2]` (6 MiB by default); that of
+    /// a stripe begins with four ranges of this size. A fixed `receive.buffer.bytes` ends both,
+    /// and is capped by `net.core.rmem_max`.
     pub range_bytes_min: u32,
     /// On a shorter round trip one connection is fast enough.
     pub rtt_min: Duration,
@@ -86,7 +87,7 @@ impl Default for StripeLimits {
             partition_max: 1,
             range_bytes_min: 512 << 10,
             rtt_min: Duration::from_millis(2),
-            measure_for: Duration::from_secs(1),
+            measure_for: Duration::from_millis(500),
             gain_percent: 20,
             retry_after: Duration::from_secs(30),
         }

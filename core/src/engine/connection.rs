@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::message::PartitionKey;
 use super::path::Path;
@@ -128,6 +129,8 @@ pub(super) struct Connection {
     pub(super) in_flight: Option<InFlight>,
     /// The one whose answer is being received.
     pub(super) answering: Option<InFlight>,
+    /// Partitions of that answer that have been received to their end.
+    pub(super) ended: Vec<usize>,
     /// When the last answer had been received.
     pub(super) answered_at: Tick,
     pub(super) current: Option<Current>,
@@ -154,6 +157,9 @@ pub(super) struct Connection {
     /// Bytes of batches that the log has already, still to be passed over.
     pub(super) skip: u64,
     pub(super) path: Path,
+    /// When connecting began, and how long it took.
+    pub(super) connecting_at: Tick,
+    pub(super) connect_took: Duration,
     /// When the handshake was sent.
     pub(super) greeted_at: Tick,
     pub(super) backoff: Backoff,
@@ -184,6 +190,7 @@ impl Connection {
             members: BTreeSet::new(),
             in_flight: None,
             answering: None,
+            ended: Vec::new(),
             answered_at: Tick::ZERO,
             current: None,
             run: None,
@@ -198,6 +205,8 @@ impl Connection {
             stalled: false,
             skip: 0,
             path: Path::default(),
+            connecting_at: Tick::ZERO,
+            connect_took: Duration::ZERO,
             greeted_at: Tick::ZERO,
             backoff: Backoff::new(policy),
             down_reason: None,
@@ -248,6 +257,7 @@ impl Connection {
         self.stream = FetchStream::new(self.stream.version(), limits);
         self.in_flight = None;
         self.answering = None;
+        self.ended.clear();
         self.current = None;
         self.run = None;
         self.moves.clear();

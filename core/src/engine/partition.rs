@@ -9,6 +9,9 @@ use crate::protocol::TopicIdentity;
 use crate::time::Tick;
 use crate::types::{LeaderEpoch, Offset};
 
+/// Of an offset, while nothing of the partition has come: a small record.
+const OFFSET_BYTES: u64 = 100;
+
 /// Whether a partition is fetched, and if not, what it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Status {
@@ -119,7 +122,11 @@ impl Partition {
 
     /// Bytes that the source has beyond the copy, by estimate.
     pub(super) fn bytes_behind(&self) -> u64 {
-        self.density.bytes(self.high_watermark.0.saturating_sub(self.log.fetch_offset().0))
+        let offsets = self.high_watermark.0.saturating_sub(self.log.fetch_offset().0);
+        if self.density.is_unknown() {
+            return u64::try_from(offsets).unwrap_or(0).saturating_mul(OFFSET_BYTES);
+        }
+        self.density.bytes(offsets)
     }
 
     /// Closing an idle file is for partitions that stay.

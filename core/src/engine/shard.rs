@@ -62,6 +62,9 @@ pub enum Action {
         host: Arc<str>,
         /// TCP port.
         port: u16,
+        /// Bytes that its socket should be able to hold unread from the start; 0 for what the
+        /// system gives.
+        unread_bytes: u32,
     },
     /// Send these bytes.
     Send {

@@ -16,6 +16,9 @@ pub struct TimeSpent {
     pub stalled: Duration,
     /// Something was to be asked for and the throttle did not let it.
     pub throttled: Duration,
+    /// A range of a stripe was there and those before it were not: no bound of its own, since
+    /// they are the ones that are waited for.
+    pub out_of_turn: Duration,
 }
 
 /// What most of the time was spent on.
@@ -38,6 +41,7 @@ impl TimeSpent {
         self.receiving += other.receiving;
         self.stalled += other.stalled;
         self.throttled += other.throttled;
+        self.out_of_turn += other.out_of_turn;
     }
 
     /// What most of it was spent on; `None` if nothing was.

@@ -1,6 +1,7 @@
 //! A shard against a scripted source and a disk in memory that does what it is told at
 //! once: the straight path, and the turns that a source forces.
 
+mod ahead;
 mod wan;
 
 use std::collections::{BTreeMap, HashMap};
@@ -185,8 +186,13 @@ impl World {
     }
 
     fn add_as(&mut self, key: PartitionKey) {
-        let log = PartitionLog::new(RecoveredLog {
-            dir: Arc::from("t-0"),
+        let log = Self::empty_log("t-0");
+        self.add_log(key, 0, log);
+    }
+
+    fn empty_log(dir: &str) -> PartitionLog {
+        PartitionLog::new(RecoveredLog {
+            dir: Arc::from(dir),
             config: LogConfig::default(),
             log_start: Offset::ZERO,
             log_end: Offset::ZERO,
@@ -195,15 +201,25 @@ impl World {
             active: None,
             epochs: EpochCache::default(),
             producers: ProducerState::new(Offset::ZERO),
-        });
+        })
+    }
+
+    fn add_log(&mut self, key: PartitionKey, index: i32, log: PartitionLog) {
         self.shard.command(Command::Add(Box::new(AddPartition {
             key,
             topic: TopicIdentity { name: Arc::from("t"), id: TopicId(TOPIC) },
-            index: 0,
+            index,
             log,
             leader: Leader { broker: BrokerId(1), epoch: LeaderEpoch(self.leader_epoch) },
             throttled: false,
         })));
+    }
+
+    /// Does what the shard wants done.
+    fn act(&mut self) {
+        while let Some(action) = self.shard.next_action() {
+            self.carry_out(action);
+        }
     }
 
     /// Runs until nothing happens but time, for at most `rounds` actions.

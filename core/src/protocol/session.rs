@@ -88,6 +88,18 @@ struct Entry {
     sent: Option<FetchPosition>,
     /// Whether it is in `changed`.
     queued: bool,
+    /// Its place in the next request.
+    place: Place,
+}
+
+/// Whether a partition takes part in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    In,
+    /// It leaves with the next request, and comes back with the one after it.
+    Leaving,
+    /// The last request left it out.
+    Out,
 }
 
 /// Session part and partitions of the next request.
@@ -210,7 +222,8 @@ impl FetchSession {
         let entries = &mut self.entries;
         let at = *home.partitions.entry(index).or_insert_with(|| {
             let (wanted, sent) = (None, None);
-            entries.insert(Entry { topic: slot, index, token, wanted, sent, queued: false })
+            let (queued, place) = (false, Place::In);
+            entries.insert(Entry { topic: slot, index, token, wanted, sent, queued, place })
         });
         let Some(entry) = self.entries.get_mut(at) else { return };
         self.wanted += usize::from(entry.wanted.is_none());
@@ -227,6 +240,32 @@ impl FetchSession {
         };
         let Some(&at) = home.partitions.get(&index) else { return false };
         self.unwant(at)
+    }
+
+    /// Leaves `index` of the topic `name` out of the next request, and only of that one: the
+    /// answer that is being received may still bring something of it, so that its position is
+    /// not known. O(1).
+    pub fn leave_out(&mut self, name: &str, index: i32) {
+        let Some(home) = self.names.get(name).and_then(|&slot| self.topics.get(slot)) else {
+            return;
+        };
+        let Some(&at) = home.partitions.get(&index) else { return };
+        if let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.wanted.is_some()) {
+            if entry.place == Place::Out {
+                // Nothing is to be forgotten, and no answer to come.
+                entry.sent = None;
+            }
+            entry.place = Place::Leaving;
+            self.touch(at);
+        }
+    }
+
+    /// Whether the last request named it, or an earlier one of the session did.
+    pub fn is_asked(&self, name: &str, index: i32) -> bool {
+        let home = self.names.get(name).and_then(|&slot| self.topics.get(slot));
+        let at = home.and_then(|home| home.partitions.get(&index));
+        let entry = at.and_then(|&at| self.entries.get(at));
+        entry.is_some_and(|entry| entry.sent.is_some() && entry.place == Place::In)
     }
 
     /// The next request.
@@ -338,6 +377,12 @@ impl FetchSession {
         let mut partitions = Vec::with_capacity(self.wanted);
         for at in (start..end).chain(0..start) {
             let Some(entry) = self.entries.get_mut(at) else { continue };
+            if entry.place == Place::Leaving {
+                entry.place = Place::Out;
+                self.touch(at);
+                continue;
+            }
+            entry.place = Place::In;
             entry.sent = entry.wanted;
             partitions.extend(self.topics.get(entry.topic).and_then(|home| {
                 let topic = home.identity.clone();
@@ -352,12 +397,22 @@ impl FetchSession {
         // Neighbours of one topic share its entry on the wire.
         changed.sort_unstable_by_key(|&at| self.entries.get(at).map(|entry| (entry.topic, at)));
         let (mut partitions, mut forgotten) = (Vec::new(), Vec::new());
+        let mut left_out = Vec::new();
         for &at in &changed {
             let Some(entry) = self.entries.get_mut(at) else { continue };
             let Some(home) = self.topics.get(entry.topic) else { continue };
             entry.queued = false;
             let (topic, index) = (&home.identity, entry.index);
-            match (entry.wanted, entry.sent) {
+            let place = std::mem::replace(&mut entry.place, Place::In);
+            let known = entry.sent.filter(|_| place != Place::Out);
+            match (entry.wanted, known) {
+                (Some(_), known) if place == Place::Leaving => {
+                    entry.place = Place::Out;
+                    left_out.push(at);
+                    if known.is_some() {
+                        forgotten.push(ForgottenPartition { topic: topic.clone(), index });
+                    }
+                }
                 (Some(position), sent)
                     if sent.is_none_or(|sent| !same_on_wire(position, sent, self.version)) =>
                 {
@@ -376,6 +431,9 @@ impl FetchSession {
         // The allocation serves the next request too.
         changed.clear();
         self.changed = changed;
+        for at in left_out {
+            self.touch(at);
+        }
         SessionRequest { session_id, session_epoch, partitions, forgotten }
     }
 

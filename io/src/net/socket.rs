@@ -8,18 +8,23 @@ use std::time::Duration;
 use glommio::net::TcpStream;
 use socket2::{SockRef, TcpKeepalive};
 
+use super::set_low_water;
+
 /// Socket options of fetch connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// `receive.buffer.bytes`; `None` leaves it to the kernel, which adapts it.
     pub receive_buffer_bytes: Option<usize>,
+    /// Bytes that a connection holds unread from the start, if the kernel adapts its buffer;
+    /// 0 for what the kernel begins with.
+    pub unread_bytes: u32,
     /// Silence after which the peer is probed.
     pub keepalive: Duration,
 }
 
 impl Default for SocketOptions {
     fn default() -> Self {
-        Self { receive_buffer_bytes: None, keepalive: Duration::from_secs(30) }
+        Self { receive_buffer_bytes: None, unread_bytes: 0, keepalive: Duration::from_secs(30) }
     }
 }
 
@@ -96,8 +101,58 @@ fn configure(stream: &TcpStream, options: SocketOptions) -> io::Result<()> {
     let fd = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
     let socket = SockRef::from(&fd);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(options.keepalive))?;
-    if let Some(bytes) = options.receive_buffer_bytes {
-        socket.set_recv_buffer_size(bytes)?;
+    match options.receive_buffer_bytes {
+        Some(bytes) => socket.set_recv_buffer_size(bytes)?,
+        None if options.unread_bytes > 0 => hold_unread(fd, options.unread_bytes)?,
+        None => {}
     }
     Ok(())
+}
+
+/// Makes room for `bytes`. The kernel gives an unread socket little at first, and more as it sees
+/// it emptied; but it makes room at once for what is to be waited for, up to half of
+/// `net.ipv4.tcp_rmem[2]`, and goes on adapting from there. A fixed buffer would end that.
+fn hold_unread(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_low_water(&fd, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+    // What has come is told as before.
+    set_low_water(&fd, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// Goal: a socket that nobody reads holds what it is asked to, and not only the little that
+    /// the kernel begins with. Method: send until it takes no more.
+    #[test]
+    fn an_unread_socket_holds_as_much_as_asked() {
+        const WANTED: u32 = 2 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let held = |unread: u32| {
+            let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut writer, _) = listener.accept().unwrap();
+            if unread > 0 {
+                hold_unread(reader.as_fd(), unread).unwrap();
+            }
+            SockRef::from(&writer).set_send_buffer_size(16 << 10).unwrap();
+            writer.set_nonblocking(true).unwrap();
+            let (mut sent, mut idle) = (0, 0);
+            // Acknowledgements come at once on this machine; whoever is late has many tries.
+            while idle < 1_000 {
+                match writer.write(&[0; 16 << 10]) {
+                    Ok(n) => (sent, idle) = (sent + n, 0),
+                    Err(_) => idle += 1,
+                }
+                std::thread::yield_now();
+            }
+            sent
+        };
+        let (little, much) = (held(0), held(WANTED));
+        let wanted = usize::try_from(WANTED).unwrap();
+        assert!(much >= wanted / 2 && much > 2 * little, "{little} bytes, then {much}");
+    }
 }

@@ -198,10 +198,11 @@ impl Driver {
 
     fn carry_out(self: &Rc<Self>, action: Action) {
         match action {
-            Action::Connect { connection, host, port } => {
+            Action::Connect { connection, host, port, unread_bytes } => {
                 let link = Rc::new(Link::default());
                 self.links.borrow_mut().insert(connection, Rc::clone(&link));
-                let task = connection_task(Rc::clone(self), connection, link, host, port);
+                let peer = Peer { host, port, unread_bytes };
+                let task = connection_task(Rc::clone(self), connection, link, peer);
                 glommio::spawn_local(task).detach();
             }
             Action::Send { connection, bytes } => {
@@ -325,14 +326,17 @@ async fn command_task(driver: Rc<Driver>, bell: EventfdBell) {
     }
 }
 
-async fn connection_task(
-    driver: Rc<Driver>,
-    connection: ConnectionId,
-    link: Rc<Link>,
+/// Who is connected to, and how.
+struct Peer {
     host: Arc<str>,
     port: u16,
-) {
-    let connecting = net::connect(&host, port, driver.sockets);
+    unread_bytes: u32,
+}
+
+async fn connection_task(driver: Rc<Driver>, connection: ConnectionId, link: Rc<Link>, peer: Peer) {
+    let Peer { host, port, unread_bytes } = peer;
+    let options = SocketOptions { unread_bytes, ..driver.sockets };
+    let connecting = net::connect(&host, port, options);
     let opened = future::or(async { Some(connecting.await) }, async {
         link.closed().await;
         None

@@ -23,6 +23,8 @@ use crate::types::{LeaderEpoch, Offset};
 const LATENCIES_MAX: usize = 4096;
 /// A fetch is so many times what its connection has in flight: 94 % of the path.
 const FETCH_IN_FLIGHTS: u64 = 16;
+/// Of one partition: several come in each answer, and each end is an occasion to move it.
+const PARTITION_IN_FLIGHTS: u64 = 4;
 const FETCH_BYTES_MIN: u32 = 1 << 20;
 
 /// What a Fetch asks for, besides the session's partitions.
@@ -89,16 +91,21 @@ impl Shard {
 
     /// Bytes of one answer that the path of a connection is worth.
     pub(super) fn response_bytes(&self, index: usize) -> u32 {
-        self.path_bytes(index, self.config.fetch_max_bytes)
+        self.path_bytes(index, FETCH_IN_FLIGHTS, self.config.fetch_max_bytes)
+    }
+
+    /// Bytes of one partition in it.
+    pub(super) fn partition_bytes(&self, index: usize) -> u32 {
+        self.path_bytes(index, PARTITION_IN_FLIGHTS, self.config.partition_max_bytes)
     }
 
     /// `max`, or less where that takes a connection long: partitions take turns.
-    pub(super) fn path_bytes(&self, index: usize, max: u32) -> u32 {
+    fn path_bytes(&self, index: usize, in_flights: u64, max: u32) -> u32 {
         let path = &self.connections[index].path;
         if path.rtt() < self.config.stripes.rtt_min {
             return max;
         }
-        path.fetch_bytes(FETCH_IN_FLIGHTS, FETCH_BYTES_MIN, max)
+        path.fetch_bytes(in_flights, FETCH_BYTES_MIN.min(max), max)
     }
 
     /// Whether the next question speaks the version of the answer that is being received.
@@ -253,6 +260,7 @@ impl Shard {
         if let Some(broker) = self.brokers.get_mut(&broker) {
             broker.bytes_appended += u64::try_from(n).unwrap_or(0);
         }
+        self.measure(index);
         let result = self.with_log(partition, |log, cx| log.received(n, cx));
         if let Some(Err(error)) = result {
             let connection = &mut self.connections[index];
@@ -373,6 +381,7 @@ impl Shard {
             return;
         }
         connection.answering = Some(asked);
+        connection.ended.clear();
         let free_at = connection.answered_at;
         // One that was asked ahead has waited for the answer before it.
         if asked.sent_at >= free_at {
@@ -475,6 +484,7 @@ impl Shard {
         let Current { partition: Some(member), header, refused, standing, .. } = current else {
             return;
         };
+        self.connections[index].ended.push(member);
         if matches!(self.connections[index].lane, Lane::Stripe(_)) {
             if !refused {
                 self.on_range_end(index, member, &header, &end);

@@ -10,6 +10,10 @@ use crate::protocol::{ApiVersions, ErrorCode, RequestId};
 use crate::time::Tick;
 use crate::types::BrokerId;
 
+/// Of the least size, that the socket of a stripe should hold: two are asked for, and they may be
+/// larger.
+const RANGES_UNREAD: u32 = 4;
+
 impl Shard {
     pub(super) fn know_broker(&mut self, address: BrokerAddress) {
         let id = address.id;
@@ -112,12 +116,18 @@ impl Shard {
         if connection.members.is_empty() || self.stopping {
             return;
         }
+        let unread_bytes = match connection.lane {
+            Lane::Stripe(_) => self.config.stripes.range_bytes_min.saturating_mul(RANGES_UNREAD),
+            Lane::Busy(_) | Lane::Tail | Lane::Throttled => 0,
+        };
         connection.phase = Phase::Connecting;
+        connection.connecting_at = self.now;
         connection.deadline = self.now.after(self.config.connect_timeout);
         self.actions.push_back(Action::Connect {
             connection: connection.id,
             host: Arc::clone(&broker.address.host),
             port: broker.address.port,
+            unread_bytes,
         });
         let deadline = connection.deadline;
         self.connection_timer(index, deadline);
@@ -184,7 +194,9 @@ impl Shard {
     /// The TCP connection stands.
     pub fn on_connected(&mut self, id: ConnectionId) {
         let Some(index) = self.valid(id) else { return };
-        let version = self.connections[index].begin_handshake();
+        let connection = &mut self.connections[index];
+        connection.connect_took = self.now.since(connection.connecting_at);
+        let version = connection.begin_handshake();
         self.send_api_versions(index, version);
     }
 
@@ -275,7 +287,10 @@ impl Shard {
         connection.path.answered_after(took, self.now);
         connection.phase = Phase::Ready;
         connection.deadline = Tick::NEVER;
-        self.on_greeted(index, took);
+        // A broker may take its time for the answer, and a name for its address: neither is a
+        // queue of the path.
+        let round_trip = took.min(connection.connect_took);
+        self.on_greeted(index, round_trip);
         true
     }
 }

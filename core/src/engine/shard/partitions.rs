@@ -159,7 +159,7 @@ impl Shard {
     pub(super) fn set_position(&mut self, index: usize) {
         let Some(partition) = self.partitions.get(index).and_then(Option::as_deref) else { return };
         let Some(connection) = partition.connection else { return };
-        let partition_max_bytes = self.path_bytes(connection, self.config.partition_max_bytes);
+        let partition_max_bytes = self.partition_bytes(connection);
         let position = FetchPosition {
             fetch_offset: partition.log.fetch_offset(),
             current_leader_epoch: partition.leader.epoch,

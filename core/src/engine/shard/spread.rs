@@ -4,6 +4,7 @@
 //! there are more partitions than connections, each connection has several; once there are
 //! enough for all, each partition has its own, which fetch ranges of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Shard;
@@ -31,34 +32,42 @@ pub(super) struct Behind {
 }
 
 impl Shard {
-    /// A partition has received something: are other connections wanted, and is it on the
-    /// right ones?
+    /// A partition has received something: is it on the right connections?
     pub(super) fn adapt(&mut self, index: usize, member: usize) {
-        let (now, limits) = (self.now, self.config.stripes);
-        let rtt = self.connections[index].path.rtt();
-        let id = self.connections[index].broker;
-        if rtt < limits.rtt_min {
-            return;
-        }
-        self.count_behind(id);
-        let Some(broker) = self.brokers.get_mut(&id) else { return };
-        if broker.climb.observe(broker.bytes_appended, now, rtt, &limits) {
-            let before = broker.behind.partitions;
-            broker.behind.counted_at = None;
+        let connection = &self.connections[index];
+        if connection.path.rtt() >= self.config.stripes.rtt_min {
+            let id = connection.broker;
             self.count_behind(id);
-            let Some(broker) = self.brokers.get_mut(&id) else { return };
-            let (least, most) = self.config.connections_for(broker.behind);
-            if broker.behind.partitions < before {
-                // Less came because less was there.
-                broker.climb.pause(now);
-            } else {
-                broker.climb.decide(now, rtt, (least, most), &limits);
-            }
+            self.place(index, member);
         }
-        self.place(index, member);
     }
 
-    /// A connection has said hello: how long that took shows whether the path is full.
+    /// Bytes have come: are more connections wanted, or fewer?
+    pub(super) fn measure(&mut self, index: usize) {
+        let (now, limits) = (self.now, self.config.stripes);
+        let connection = &self.connections[index];
+        let (rtt, id) = (connection.path.rtt(), connection.broker);
+        if rtt < limits.rtt_min || !matches!(connection.lane, Lane::Busy(_) | Lane::Stripe(_)) {
+            return;
+        }
+        let Some(broker) = self.brokers.get_mut(&id) else { return };
+        if !broker.climb.observe(broker.bytes_appended, now, rtt, &limits) {
+            return;
+        }
+        let before = broker.behind.partitions;
+        broker.behind.counted_at = None;
+        self.count_behind(id);
+        let Some(broker) = self.brokers.get_mut(&id) else { return };
+        let (least, most) = self.config.connections_for(broker.behind);
+        if broker.behind.partitions < before {
+            // Less came because less was there.
+            broker.climb.pause(now);
+        } else {
+            broker.climb.decide(now, (least, most), &limits);
+        }
+    }
+
+    /// A connection has said hello: how long a round trip took shows whether the path is full.
     pub(super) fn on_greeted(&mut self, index: usize, took: Duration) {
         let (now, limits) = (self.now, self.config.stripes);
         let id = self.connections[index].broker;
@@ -112,10 +121,29 @@ impl Shard {
         }
         let ranges = partition.bytes_behind() / u64::from(limits.range_bytes_min).max(1);
         let by_data = usize::try_from(ranges / RANGES_EACH).unwrap_or(usize::MAX);
-        let stripes = share.min(limits.partition_max);
         // The last ranges of a copy are not worth another change.
         let striped = partition.striping.is_some();
+        let stripes = self.with_rest(id, member, share).min(limits.partition_max);
         if striped { stripes } else { stripes.min(by_data) }
+    }
+
+    /// `share` stripes, or one more where the level leaves some over.
+    fn with_rest(&self, id: BrokerId, member: usize, share: usize) -> usize {
+        let Some(broker) = self.brokers.get(&id) else { return share };
+        let (mut used, mut striped) = (0, BTreeSet::new());
+        for &index in &broker.connections {
+            let connection = &self.connections[index];
+            if let (Lane::Stripe(_), Some(&of)) = (connection.lane, connection.members.first()) {
+                used += 1;
+                striped.insert(of);
+            }
+        }
+        let has = self.partitions.get(member).and_then(Option::as_deref);
+        let has = has.and_then(|it| it.striping.as_ref()).map_or(0, |it| it.level);
+        let others = broker.behind.partitions.saturating_sub(striped.len());
+        let planned = used + others * share;
+        let more = usize::from(has <= share);
+        if planned + more <= broker.climb.level() { share + 1 } else { share }
     }
 
     /// Moves a partition to the connections that it should have by now.

@@ -43,6 +43,10 @@ struct Wan {
     questions: Vec<(usize, i64, i32)>,
     /// New connections are refused once there are so many.
     connections_max: usize,
+    /// Connections that will stand by then.
+    opening: Vec<(Tick, ConnectionId)>,
+    /// What the broker takes for its answer to `ApiVersions`.
+    greeting_takes: Duration,
     random: u64,
 }
 
@@ -74,6 +78,8 @@ impl Wan {
             is_silent: false,
             questions: Vec::new(),
             connections_max: usize::MAX,
+            opening: Vec::new(),
+            greeting_takes: Duration::ZERO,
             random: 0x9e37_79b9,
         }
     }
@@ -157,6 +163,10 @@ impl Wan {
         let now = self.world.now;
         self.world.shard.set_time(now, 1_000);
         self.world.shard.on_deadline();
+        let opened = self.opening.extract_if(.., |(at, _)| *at <= now);
+        for (_, connection) in opened.collect::<Vec<_>>() {
+            self.world.shard.on_connected(connection);
+        }
         self.act();
         let indexes: Vec<usize> = self.sockets.keys().copied().collect();
         for index in indexes {
@@ -175,10 +185,13 @@ impl Wan {
                 }
                 Action::Connect { connection, .. } => {
                     self.sockets.insert(connection.index, (connection, Socket::default()));
-                    self.world.shard.on_connected(connection);
+                    self.world.made.push(connection);
+                    self.opening.push((self.world.now.after(RTT), connection));
                 }
                 Action::Send { connection, bytes } => {
-                    let at = self.world.now.after(RTT / 2);
+                    let is_greeting = bytes.get(5) == Some(&18);
+                    let takes = if is_greeting { self.greeting_takes } else { Duration::ZERO };
+                    let at = self.world.now.after(RTT / 2 + takes);
                     if let Some((_, socket)) = self.sockets.get_mut(&connection.index) {
                         socket.requests.push_back((at, bytes));
                     }
@@ -319,6 +332,18 @@ fn four_stripes_are_three_times_as_fast_as_one_connection() {
     println!("{stats:?}");
     assert_eq!(none, StripeStats::default());
     assert!(four >= 3.0 * one, "{one:.0} B/s became {four:.0} B/s");
+}
+
+/// Goal: what a broker takes for its greeting is not taken for a queue of the path, which would
+/// end the search for more connections. Method: one that takes twice the round trip.
+#[test]
+fn a_broker_that_is_slow_to_greet_gets_as_many_connections() {
+    let mut wan = Wan::new(4);
+    wan.greeting_takes = RTT * 2;
+    wan.produce(24 << 20, 3_000, 8_000);
+    wan.world.add();
+    wan.finish();
+    assert!(wan.world.made.len() >= 5, "{:?}", wan.world.made);
 }
 
 /// Goal: estimates that are wrong in both directions cost time only. Method: batches that

@@ -66,6 +66,47 @@ fn only_what_changed_is_sent() {
     assert_eq!((request.session_epoch, shown(&request)), (3, vec![]));
 }
 
+/// What is left out of one request is answered by the one before it, and asked by the next.
+#[test]
+fn what_is_left_out_comes_back_with_the_request_after() {
+    let mut session = opened();
+    session.want(&topic("b", 2), 0, 20, at(5));
+    session.leave_out("a", 0);
+    assert_eq!(shown(&session.plan()), ["b-0@5", "-a-0"]);
+    assert!(!session.is_asked("a", 0) && session.is_asked("b", 0));
+    // Of the answer before.
+    assert_eq!(session.answered(&named("a"), 0, 1), Answered::Wanted { token: 10, sent: at(0) });
+    session.on_response_header(ErrorCode::NONE, 77);
+    assert_eq!(shown(&session.plan()), ["a-0@0"], "as it was: the broker has forgotten it");
+    session.on_response_header(ErrorCode::NONE, 77);
+
+    session.leave_out("a", 0);
+    session.plan();
+    session.on_response_header(ErrorCode::NONE, 77);
+    session.want(&topic("a", 1), 0, 10, at(7));
+    session.leave_out("a", 0);
+    assert_eq!(shown(&session.plan()), [""; 0], "left out twice, forgotten once");
+    session.on_response_header(ErrorCode::NONE, 77);
+    session.remove("a", 0);
+    assert_eq!(shown(&session.plan()), [""; 0], "removed while the broker has it not");
+    assert_eq!(session.len(), 1);
+}
+
+#[test]
+fn without_a_session_a_full_request_leaves_out_as_well() {
+    let mut session = FetchSession::new(12);
+    session.want(&topic("a", 1), 0, 10, at(0));
+    session.want(&topic("b", 2), 0, 20, at(0));
+    session.plan();
+    session.on_response_header(ErrorCode::NONE, 0);
+    session.leave_out("a", 0);
+    assert_eq!(shown(&session.plan()), ["b-0@0"]);
+    session.on_response_header(ErrorCode::NONE, 0);
+    let mut all = shown(&session.plan());
+    all.sort_unstable();
+    assert_eq!(all, ["a-0@0", "b-0@0"]);
+}
+
 #[test]
 fn each_part_of_a_position_is_a_change_where_the_version_sends_it() {
     type Change = fn(&mut FetchPosition);
