@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use heliostat_tests::kafka::{
     Artifacts, Cluster, KafkaError, MirrorMaker, MirrorMakerJars, Properties, Wire, wait,
 };
@@ -25,7 +26,7 @@ pub(crate) const JVM: [&str; 6] = [
 ];
 
 /// How it is configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tuning {
     /// What works on one broker and nothing more.
     Defaults,
@@ -154,6 +155,31 @@ impl Replication {
     pub(crate) fn partition_dir(&self, topic: &str, partition: i32) -> Result<PathBuf, KafkaError> {
         let node = self.destination.nodes().first().ok_or(KafkaError::NoNode(1))?;
         Ok(node.partition_dir(&format!("source.{topic}"), partition))
+    }
+
+    /// Waits for the first record; seconds that it took.
+    pub(crate) fn begins(&mut self, partitions: u16) -> Result<f64, BenchError> {
+        let begun = Instant::now();
+        wait::until("MirrorMaker's first record", DEADLINE, || {
+            Ok((self.figures(partitions)?.0 > 0).then_some(()))
+        })?;
+        Ok(begun.elapsed().as_secs_f64())
+    }
+
+    /// Records at the destination, and MirrorMaker's processor seconds.
+    pub(crate) fn figures(&mut self, partitions: u16) -> Result<(u64, f64), KafkaError> {
+        self.maker.check()?;
+        let node = self.destination.nodes().first().ok_or(KafkaError::NoNode(1))?;
+        let mut wire = Wire::connect(&node.address())?;
+        // The topic is not there at first.
+        let there: i64 =
+            wire.ends(&format!("source.{TOPIC}"), i32::from(partitions))?.values().sum();
+        Ok((u64::try_from(there).unwrap_or(0), cpu_seconds_of(self.maker.pid())))
+    }
+
+    /// MirrorMaker's largest resident memory.
+    pub(crate) fn peak_rss(&self) -> u64 {
+        peak_rss(self.maker.pid()).unwrap_or(0)
     }
 
     /// Waits until all of the source's topic is there.

@@ -11,8 +11,9 @@ use heliostat_io::path_emulator::{
 
 use crate::bar::{Bar, Limit};
 use crate::error::BenchError;
+use crate::kafka;
 use crate::place::{Place, SINK_CPU, SOURCE_CPU};
-use crate::role::{self, Child, Followed, Listening, Seat};
+use crate::role::{self, Carried, Child, Followed, Listening, Seat};
 use crate::side::{Side, approximate};
 
 /// Arguments of `wan`.
@@ -39,15 +40,26 @@ pub(crate) struct WanArgs {
     /// Congestion control of both ends.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
-    /// Length of a run.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(2..=600))]
-    seconds: u32,
+    /// Length of a run; default: 30, with --cells 60.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=600))]
+    seconds: Option<u32>,
     /// Of these, the first ones that do not count.
     #[arg(long, default_value_t = 10)]
     skip: u32,
-    /// Runs of each side, in turn.
-    #[arg(long, default_value_t = 2)]
-    rounds: usize,
+    /// Runs of each side, in turn; default: 2, with --cells 3.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// 80 and 250 ms, each without losses and with 0.1 %, in turn; with --mm2 the first and the
+    /// last of these.
+    #[arg(long, conflicts_with_all = ["rtt", "loss"])]
+    cells: bool,
+    /// MirrorMaker 2 in the place of plain TCP, tuned and with defaults, its destination on the
+    /// side of the mirror; the source is a real Kafka.
+    #[arg(long)]
+    mm2: bool,
+    /// Further properties of the tuned MirrorMaker, `key=value`; they win.
+    #[arg(long = "mm2-set", value_name = "KEY=VALUE")]
+    mm2_sets: Vec<String>,
     /// Partitions of the topic with many.
     #[arg(long, default_value_t = 24)]
     partitions: i32,
@@ -76,6 +88,9 @@ pub(crate) struct WanArgs {
     dir: Option<PathBuf>,
 }
 
+/// Round trip in milliseconds and losses in a million of the cells of bar 10.
+const CELLS: [(u64, u32); 4] = [(80, 0), (80, 1_000), (250, 0), (250, 1_000)];
+
 /// Sides of one topic: ours, and plain TCP with as many connections.
 #[derive(Default)]
 struct Pair {
@@ -85,49 +100,132 @@ struct Pair {
 }
 
 pub(super) fn run(args: &WanArgs) -> Result<Vec<Bar>, BenchError> {
-    let config = PathConfig {
-        queue_bytes: args.queue_bytes,
-        mtu: args.mtu,
-        seed: args.seed,
-        congestion_control: args.congestion.clone(),
-        ..PathConfig::new(args.rtt, args.rate, args.loss)
-    };
-    let wan =
-        Wan { args, place: Place::new(args.dir.as_deref())?, path: PathEmulator::start(&config)? };
-    let mut streams = Child::start(
-        wan.far(),
-        &["stream-source".to_owned(), format!("--listen={}", wan.path.address(End::Far))],
-    )?;
-    let plain: String = streams.hear()?;
-    let mut bars = Vec::new();
-    let mut counts = if args.kafka { vec![args.partitions] } else { vec![args.partitions, 1] };
-    counts.dedup();
-    for partitions in counts {
-        let (source, address) =
-            if args.kafka { wan.kafka(partitions)? } else { wan.source(partitions)? };
-        let mut pair = Pair::default();
-        for _ in 0..args.rounds {
-            let followed = wan.follow(&address)?;
-            let connections = args.connections.unwrap_or(followed.connections.max(1));
-            pair.ours.push(followed.side);
-            pair.theirs.push(wan.plain(&plain, connections)?);
-            pair.connections.push(followed.connections);
-        }
-        source.end()?;
-        wan.place.clear("source")?;
-        bars.push(wan.bar(partitions, &pair));
+    if args.mm2 {
+        // The namespaces of a path have no other network.
+        kafka::artifacts()?.mirror_maker()?;
     }
-    streams.end()?;
+    let mut cells = vec![(args.rtt, args.loss)];
+    if args.cells {
+        let cell =
+            |&(rtt, per_million): &(u64, u32)| (Duration::from_millis(rtt), Loss { per_million });
+        cells = CELLS.iter().map(cell).collect();
+        if args.mm2 {
+            cells.drain(1..CELLS.len() - 1);
+        }
+    }
+    let mut bars = Vec::new();
+    for (rtt, loss) in cells {
+        let config = PathConfig {
+            queue_bytes: args.queue_bytes,
+            mtu: args.mtu,
+            seed: args.seed,
+            congestion_control: args.congestion.clone(),
+            ..PathConfig::new(rtt, args.rate, loss)
+        };
+        let (place, path) = (Place::new(args.dir.as_deref())?, PathEmulator::start(&config)?);
+        let wan = Wan { args, rtt, loss, place, path };
+        let of_cell = if args.mm2 { wan.beside_mm2() } else { wan.beside_plain() };
+        bars.extend(of_cell?);
+    }
     Ok(bars)
 }
 
 struct Wan<'a> {
     args: &'a WanArgs,
+    rtt: Duration,
+    loss: Loss,
     place: Place,
     path: PathEmulator,
 }
 
 impl Wan<'_> {
+    fn beside_plain(&self) -> Result<Vec<Bar>, BenchError> {
+        let args = self.args;
+        let listen = format!("--listen={}", self.path.address(End::Far));
+        let mut streams = Child::start(self.far(), &["stream-source".to_owned(), listen])?;
+        let plain: String = streams.hear()?;
+        let mut bars = Vec::new();
+        let only_many = args.kafka || args.cells;
+        let mut counts = if only_many { vec![args.partitions] } else { vec![args.partitions, 1] };
+        counts.dedup();
+        for partitions in counts {
+            let (source, address) = if args.kafka {
+                let (source, listening) = self.kafka(partitions)?;
+                (source, listening.bootstrap)
+            } else {
+                self.source(partitions)?
+            };
+            let mut pair = Pair::default();
+            for _ in 0..self.rounds() {
+                let followed = self.follow(&address)?;
+                let connections = args.connections.unwrap_or(followed.connections.max(1));
+                pair.ours.push(followed.side);
+                pair.theirs.push(self.plain(&plain, connections)?);
+                pair.connections.push(followed.connections);
+            }
+            source.end()?;
+            self.place.clear("source")?;
+            bars.push(self.bar(partitions, &pair));
+        }
+        streams.end()?;
+        Ok(bars)
+    }
+
+    fn beside_mm2(&self) -> Result<Vec<Bar>, BenchError> {
+        let (source, listening) = self.kafka(self.args.partitions)?;
+        let (mut ours, mut tuned, mut defaults) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.rounds() {
+            ours.push(self.follow(&listening.bootstrap)?.side);
+            tuned.push(self.mm2(&listening, "published")?);
+            defaults.push(self.mm2(&listening, "defaults")?);
+        }
+        source.end()?;
+        self.place.clear("source")?;
+        let rate = |side: &Side| approximate(side.bytes) / side.seconds.max(1e-9);
+        let value = |ours: &Side, theirs: &Side| rate(ours) / rate(theirs).max(1.0);
+        let bar = |name: &str, theirs: &[Side]| {
+            let name = format!("MB/s, ours / MM2 {name}, {}", self.path_name());
+            Bar::new(10, name, Limit::None, (&ours, theirs), value)
+        };
+        Ok(vec![bar("tuned", &tuned), bar("defaults", &defaults)])
+    }
+
+    fn mm2(&self, source: &Listening, tuning: &str) -> Result<Side, BenchError> {
+        let before = self.path.report();
+        let mut arguments = vec![
+            "mm2".to_owned(),
+            format!("--source={}", source.bootstrap),
+            format!("--bytes={}", source.bytes),
+            format!("--records={}", source.records),
+            format!("--partitions={}", self.args.partitions),
+            format!("--dir={}", self.place.named("theirs").display()),
+            format!("--tuning={tuning}"),
+        ];
+        if tuning == "published" {
+            arguments.extend(self.args.mm2_sets.iter().map(|set| format!("--set={set}")));
+        }
+        arguments.extend(self.window());
+        // A JVM and its destination: on all processors.
+        let carried: Carried = role::run(Seat { cpu: None, ..self.near() }, &arguments)?;
+        self.place.clear("theirs")?;
+        self.tell(&format!("MirrorMaker, {tuning}"), "its own", &carried.side, &before);
+        eprintln!("  {:.1} s to the first record; each second, Mbit/s:", carried.start_seconds);
+        eprintln!("  {}", numbers(carried.each_second.iter().map(|&bytes| megabits(bytes))));
+        Ok(carried.side)
+    }
+
+    fn rounds(&self) -> usize {
+        self.args.rounds.unwrap_or(if self.args.cells { 3 } else { 2 })
+    }
+
+    fn seconds(&self) -> u32 {
+        self.args.seconds.unwrap_or(if self.args.cells { 60 } else { 30 })
+    }
+
+    fn path_name(&self) -> String {
+        format!("{} ms {} {}", self.rtt.as_millis(), self.args.rate, self.loss)
+    }
+
     fn far(&self) -> Seat {
         Seat { cpu: Some(SOURCE_CPU), namespace: Some(self.path.namespace(End::Far)) }
     }
@@ -138,11 +236,11 @@ impl Wan<'_> {
 
     /// More than the path carries in a run.
     fn source_bytes(&self) -> u64 {
-        let seconds = u64::from(self.args.seconds);
+        let seconds = u64::from(self.seconds());
         self.args.bytes.unwrap_or(self.args.rate.0 / 8 * seconds / 10 * 12)
     }
 
-    fn kafka(&self, partitions: i32) -> Result<(Child, String), BenchError> {
+    fn kafka(&self, partitions: i32) -> Result<(Child, Listening), BenchError> {
         let mut arguments = vec![
             "kafka-source".to_owned(),
             format!("--dir={}", self.place.named("source").display()),
@@ -153,8 +251,8 @@ impl Wan<'_> {
         ];
         arguments.extend(self.args.send_buffer_bytes.map(|it| format!("--send-buffer-bytes={it}")));
         let mut source = Child::start(self.far(), &arguments)?;
-        let listening: Listening = source.hear()?;
-        Ok((source, listening.bootstrap))
+        let listening = source.hear()?;
+        Ok((source, listening))
     }
 
     fn source(&self, partitions: i32) -> Result<(Child, String), BenchError> {
@@ -176,7 +274,7 @@ impl Wan<'_> {
     }
 
     fn window(&self) -> [String; 2] {
-        [format!("--seconds={}", self.args.seconds), format!("--skip={}", self.args.skip)]
+        [format!("--seconds={}", self.seconds()), format!("--skip={}", self.args.skip)]
     }
 
     fn follow(&self, source: &str) -> Result<Followed, BenchError> {
@@ -191,8 +289,11 @@ impl Wan<'_> {
         arguments.extend(self.args.sets.iter().map(|set| format!("--set={set}")));
         let followed: Followed = role::run(self.near(), &arguments)?;
         self.place.clear("copy")?;
-        self.tell("product", followed.connections, &followed.side, &before);
+        self.tell("product", &followed.connections.to_string(), &followed.side, &before);
         eprintln!("  {}", followed.account);
+        let rates = numbers(followed.each_second.iter().map(|&(bytes, _)| megabits(bytes)));
+        let connections = numbers(followed.each_second.iter().map(|&(_, it)| u64::from(it)));
+        eprintln!("  each second, Mbit/s: {rates}; connections: {connections}");
         Ok(followed)
     }
 
@@ -205,12 +306,12 @@ impl Wan<'_> {
         ];
         arguments.extend(self.window());
         let side = role::run(self.near(), &arguments)?;
-        self.tell("plain TCP", connections, &side, &before);
+        self.tell("plain TCP", &connections.to_string(), &side, &before);
         Ok(side)
     }
 
     /// One line a run: what the path did and cost belongs to the figure.
-    fn tell(&self, side: &str, connections: u32, figures: &Side, before: &PathReport) {
+    fn tell(&self, side: &str, connections: &str, figures: &Side, before: &PathReport) {
         let after = self.path.report();
         let home = |of: fn(&Direction) -> u64| of(&after.homeward) - of(&before.homeward);
         eprintln!(
@@ -231,22 +332,30 @@ impl Wan<'_> {
 
     fn bar(&self, partitions: i32, pair: &Pair) -> Bar {
         let args = self.args;
-        let lossless = args.loss.per_million == 0 && args.rtt <= Duration::from_millis(80);
-        let (number, limit) = match (lossless, args.kafka) {
-            (true, false) => (9, 0.95),
-            (true, true) => (9, 0.7),
-            (false, _) => (10, 0.9),
+        let lossless = self.loss.per_million == 0 && self.rtt <= Duration::from_millis(80);
+        let (number, limit) = match (lossless && !args.cells, args.kafka) {
+            (true, false) => (9, Limit::AtLeast(0.95)),
+            (true, true) => (9, Limit::AtLeast(0.7)),
+            (false, false) => (10, Limit::AtLeast(0.9)),
+            // Its send buffer is no part of the path.
+            (false, true) => (10, Limit::None),
         };
         let source = if args.kafka { "Kafka" } else { "embedded" };
         let connections = pair.connections.iter().copied().max().unwrap_or(0);
         let name = format!(
-            "of plain TCP, {source}, {} ms {} {}, {partitions} partitions, {connections} connections",
-            args.rtt.as_millis(),
-            args.rate,
-            args.loss,
+            "of plain TCP, {source}, {}, {partitions} partitions, {connections} connections",
+            self.path_name(),
         );
         let rate = |side: &Side| approximate(side.bytes) / side.seconds.max(1e-9);
         let value = |ours: &Side, theirs: &Side| rate(ours) / rate(theirs).max(1.0);
-        Bar::new(number, name, Limit::AtLeast(limit), (&pair.ours, &pair.theirs), value)
+        Bar::new(number, name, limit, (&pair.ours, &pair.theirs), value)
     }
+}
+
+fn megabits(bytes: u64) -> u64 {
+    bytes * 8 / 1_000_000
+}
+
+fn numbers(values: impl Iterator<Item = u64>) -> String {
+    values.map(|value| value.to_string()).collect::<Vec<_>>().join(" ")
 }

@@ -9,6 +9,7 @@ mod kafka_source;
 mod librdkafka;
 mod loops;
 mod mirror;
+mod mm2;
 mod paced;
 mod scale;
 mod source;
@@ -30,6 +31,7 @@ pub(crate) use self::follow::Followed;
 pub(crate) use self::kafka_source::Listening;
 pub(crate) use self::librdkafka::available as librdkafka_is_here;
 pub(crate) use self::loops::Kind;
+pub(crate) use self::mm2::Carried;
 pub(crate) use self::paced::Lateness;
 pub(crate) use self::scale::Scaled;
 pub(crate) use self::tiny::Tiny;
@@ -77,6 +79,8 @@ enum Role {
     Mirror(mirror::MirrorArgs),
     /// The product: follows very many partitions.
     Scale(scale::ScaleArgs),
+    /// MirrorMaker 2: follows for a time.
+    Mm2(mm2::Arguments),
     /// The product: follows for a time.
     Follow(follow::FollowArgs),
     /// Plain TCP: sends zeros, and ends with its standard input.
@@ -109,6 +113,7 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
         Role::Synthetic(args) => synthetic::play(args),
         Role::Mirror(args) => mirror::play(args),
         Role::Scale(args) => scale::play(args),
+        Role::Mm2(args) => mm2::play(args),
         Role::Follow(args) => follow::play(args),
         Role::StreamSource(args) => stream::source(args),
         Role::StreamSink(args) => stream::sink(args),

@@ -19,28 +19,59 @@ pub(super) struct Window {
     skip: u32,
 }
 
+/// What a window brought.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    pub(super) cpu_seconds: f64,
+    /// Bytes of each second from the start, those that do not count included.
+    pub(super) each_second: Vec<u64>,
+}
+
 impl Window {
     /// Bytes, seconds and processor seconds of the window; fails once `over` is true before its
     /// end. `bytes` counts from the start.
     pub(super) fn measure(
         self,
         mut bytes: impl FnMut() -> Result<u64, BenchError>,
-        over: impl Fn() -> bool,
+        over: impl FnMut() -> bool,
     ) -> Result<(u64, f64, f64), BenchError> {
+        let measured = self.measure_each(|| Ok((bytes()?, cpu_seconds())), over)?;
+        Ok((measured.bytes, measured.seconds, measured.cpu_seconds))
+    }
+
+    /// The same with what each second brought; `figures` are bytes and processor seconds.
+    pub(super) fn measure_each(
+        self,
+        mut figures: impl FnMut() -> Result<(u64, f64), BenchError>,
+        mut over: impl FnMut() -> bool,
+    ) -> Result<Measured, BenchError> {
         let begun = Instant::now();
-        let at = |seconds: u32| begun + Duration::from_secs(seconds.into());
-        wait(at(self.skip), &over)?;
-        let (first, cpu, since) = (bytes()?, cpu_seconds(), Instant::now());
-        wait(at(self.seconds), &over)?;
-        let (last, took) = (bytes()?, since.elapsed().as_secs_f64());
-        Ok((last.saturating_sub(first), took, cpu_seconds() - cpu))
+        let (mut before, mut cpu) = figures()?;
+        let (mut first, mut since) = (before, begun);
+        let mut each_second = Vec::new();
+        for second in 1..=self.seconds {
+            wait(begun + Duration::from_secs(second.into()), &mut over)?;
+            let (bytes, cpu_now) = figures()?;
+            each_second.push(bytes.saturating_sub(before));
+            before = bytes;
+            if second == self.skip {
+                (first, cpu, since) = (bytes, cpu_now, Instant::now());
+            }
+            if second == self.seconds {
+                cpu = cpu_now - cpu;
+            }
+        }
+        let (bytes, seconds) = (before.saturating_sub(first), since.elapsed().as_secs_f64());
+        Ok(Measured { bytes, seconds, cpu_seconds: cpu, each_second })
     }
 }
 
 /// Between two looks at whether it is over.
 const LOOK: Duration = Duration::from_millis(100);
 
-fn wait(until: Instant, over: impl Fn() -> bool) -> Result<(), BenchError> {
+fn wait(until: Instant, over: &mut impl FnMut() -> bool) -> Result<(), BenchError> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {

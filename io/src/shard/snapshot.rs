@@ -65,6 +65,7 @@ impl ShardSnapshot {
         sum.record_bytes_received += more.record_bytes_received;
         sum.record_bytes_dropped += more.record_bytes_dropped;
         sum.fetches += more.fetches;
+        sum.fetches_ahead += more.fetches_ahead;
         sum.disconnects += more.disconnects;
         sum.buffer_waits += more.buffer_waits;
         sum.stripes.ranges += more.stripes.ranges;
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn snapshots_add_up() {
-        let mut stats = ShardStats { fetches: 3, ..ShardStats::default() };
+        let mut stats = ShardStats { fetches: 3, fetches_ahead: 1, ..ShardStats::default() };
         stats.fetch_latencies.push(Duration::from_millis(5));
         let mut one = ShardSnapshot::default();
         one.update(&mut stats);
@@ -99,6 +100,7 @@ mod tests {
         let mut sum = one.clone();
         sum.add(&one);
         assert_eq!((sum.stats.fetches, sum.fetch_latency_us.len()), (6, 2));
+        assert_eq!(sum.stats.fetches_ahead, 2);
         let p50 = sum.fetch_latency_us.value_at_quantile(0.5);
         assert!((5_000..5_100).contains(&p50), "{p50} us");
     }
