@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::message::PartitionKey;
 use super::path::Path;
-use crate::fetcher::{Backoff, BackoffPolicy};
+use crate::fetcher::Backoff;
 use crate::protocol::fetch_stream::FetchEvent;
 use crate::protocol::fetch_stream::{
     FETCH_VERSION_MIN, FetchLimits, FetchStream, LeaderHint, PartitionHeader,
@@ -172,13 +172,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(
-        index: usize,
-        broker: BrokerId,
-        lane: Lane,
-        limits: FetchLimits,
-        policy: BackoffPolicy,
-    ) -> Self {
+    pub(super) fn new(index: usize, broker: BrokerId, lane: Lane, limits: FetchLimits) -> Self {
         Self {
             id: ConnectionId { index, generation: 0 },
             broker,
@@ -208,7 +202,7 @@ impl Connection {
             connecting_at: Tick::ZERO,
             connect_took: Duration::ZERO,
             greeted_at: Tick::ZERO,
-            backoff: Backoff::new(policy),
+            backoff: Backoff::default(),
             down_reason: None,
             staging: Vec::new(),
             start: 0,
@@ -219,11 +213,11 @@ impl Connection {
     }
 
     /// A connection of a broker that is gone serves another one.
-    pub(super) fn adopt(&mut self, broker: BrokerId, lane: Lane, policy: BackoffPolicy) {
+    pub(super) fn adopt(&mut self, broker: BrokerId, lane: Lane) {
         self.broker = broker;
         self.lane = lane;
         self.session = FetchSession::new(FETCH_VERSION_MIN);
-        self.backoff = Backoff::new(policy);
+        self.backoff = Backoff::default();
         self.path = Path::default();
         self.down_reason = None;
     }

@@ -3,7 +3,7 @@
 use super::message::{Leader, PartitionKey, PartitionProgress, ReturnReason, Trouble};
 use super::pace::Density;
 use super::stripes::Stripes;
-use crate::fetcher::{Backoff, BackoffPolicy};
+use crate::fetcher::Backoff;
 use crate::log::partition::PartitionLog;
 use crate::protocol::TopicIdentity;
 use crate::time::Tick;
@@ -21,8 +21,9 @@ pub(super) enum Status {
     AwaitingLeader,
     /// After an error, until its back-off is over.
     BackingOff,
-    /// On its way back to the control thread.
-    Returning(ReturnReason),
+    /// On its way back to the control thread. Boxed, as what is below: most of very many
+    /// partitions have none.
+    Returning(Box<ReturnReason>),
 }
 
 /// The connections that share a partition.
@@ -54,7 +55,7 @@ pub(super) struct Partition {
     observed: (u64, u64, Offset),
     pub(super) backoff: Backoff,
     /// What holds it up, and since when something has.
-    pub(super) trouble: Option<(Trouble, Tick)>,
+    pub(super) trouble: Option<Box<(Trouble, Tick)>>,
     pub(super) high_watermark: Offset,
     pub(super) source_last_stable: Offset,
     /// Last time records of it arrived.
@@ -74,7 +75,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    pub(super) fn new(add: super::message::AddPartition, policy: BackoffPolicy, now: Tick) -> Self {
+    pub(super) fn new(add: super::message::AddPartition, now: Tick) -> Self {
         let super::message::AddPartition { key, topic, index, log, leader, throttled } = add;
         let observed = (log.bytes_accepted(), log.batches_accepted(), log.fetch_offset());
         Self {
@@ -89,7 +90,7 @@ impl Partition {
             striping: None,
             density: Density::default(),
             observed,
-            backoff: Backoff::new(policy),
+            backoff: Backoff::default(),
             trouble: None,
             high_watermark: Offset::NONE,
             source_last_stable: Offset::NONE,
@@ -151,8 +152,8 @@ impl Partition {
     /// `trouble` holds it up now. Another one before it counts into its time: the partition
     /// has not gone on between them.
     pub(super) fn is_held_up(&mut self, trouble: Trouble, now: Tick) {
-        let since = self.trouble.take().map_or(now, |(_, since)| since);
-        self.trouble = Some((trouble, since));
+        let since = self.trouble.take().map_or(now, |before| before.1);
+        self.trouble = Some(Box::new((trouble, since)));
     }
 
     pub(super) fn progress(&self, now: Tick) -> PartitionProgress {
@@ -167,7 +168,22 @@ impl Partition {
             source_last_stable: self.source_last_stable,
             bytes_appended: self.log.bytes_committed(),
             size_bytes: self.log.size_bytes(),
-            trouble: self.trouble.clone().map(|(trouble, since)| (trouble, millis(since))),
+            trouble: self.trouble.as_ref().map(|held_up| {
+                let (trouble, since) = held_up.as_ref();
+                (trouble.clone(), millis(*since))
+            }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 100,000 partitions each is here all the time (bar 12 of `bench/README.md`). What only
+    /// some of them have, or only at times, is boxed.
+    #[test]
+    fn a_partition_is_small() {
+        assert!(size_of::<Partition>() <= 656, "{}", size_of::<Partition>());
     }
 }

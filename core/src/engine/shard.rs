@@ -511,6 +511,12 @@ impl Shard {
     fn sweep(&mut self) {
         self.close_files();
         self.move_idle();
+        self.pool.rest();
+        for connection in &mut self.connections {
+            if connection.members.is_empty() && connection.answering.is_none() {
+                connection.session.rest();
+            }
+        }
     }
 
     /// Closes files that are idle, or too many.

@@ -25,7 +25,6 @@ use super::connection::{Connection, HEAD_BYTES, Lane};
 use super::message::*;
 use super::shard::{Action, Shard};
 use super::spent::Bound;
-use crate::fetcher::BackoffPolicy;
 use crate::log::config::LogConfig;
 use crate::log::disk::{DiskAction, DiskDone, DiskOp, DiskOutcome, FileId};
 use crate::log::epoch_cache::EpochCache;
@@ -730,8 +729,8 @@ fn a_leader_that_an_answer_names_is_that_of_the_partition_that_asked() {
 #[test]
 fn a_head_does_not_reach_beyond_the_records() {
     for (records, has_head) in [(HEAD_BYTES - 1, false), (HEAD_BYTES, true)] {
-        let (policy, limits) = (BackoffPolicy::default(), FetchLimits::default());
-        let mut connection = Connection::new(0, BrokerId(1), Lane::Tail, limits, policy);
+        let limits = FetchLimits::default();
+        let mut connection = Connection::new(0, BrokerId(1), Lane::Tail, limits);
         connection.stream = FetchStream::new(13, limits);
         let partition = PartitionData::default().with_records(Some(vec![0; records].into()));
         let topic = FetchableTopicResponse::default().with_topic_id(TOPIC);

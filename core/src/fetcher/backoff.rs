@@ -48,32 +48,31 @@ impl Default for BackoffPolicy {
 
 /// The failures in a row of one thing: a broker, a partition. It never gives up;
 /// whoever counts attempts reads [`attempts`](Self::attempts).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// The policy is the caller's: there is one of these for each of very many partitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backoff {
-    policy: BackoffPolicy,
     attempts: u32,
-    failing_since: Option<Tick>,
+    /// Of the first failure; means nothing before.
+    since: Tick,
     retry_at: Tick,
 }
 
 impl Backoff {
-    /// Nothing has failed yet.
-    pub fn new(policy: BackoffPolicy) -> Self {
-        Self { policy, attempts: 0, failing_since: None, retry_at: Tick::ZERO }
-    }
-
     /// It failed at `now`: returns the instant before which not to try again.
     /// `random` is any number, best from a seeded stream of its own.
-    pub fn failed(&mut self, now: Tick, random: u64) -> Tick {
+    pub fn failed(&mut self, policy: BackoffPolicy, now: Tick, random: u64) -> Tick {
+        if self.attempts == 0 {
+            self.since = now;
+        }
         self.attempts = self.attempts.saturating_add(1);
-        self.failing_since.get_or_insert(now);
-        self.retry_at = now.after(self.policy.wait(self.attempts, random));
+        self.retry_at = now.after(policy.wait(self.attempts, random));
         self.retry_at
     }
 
     /// It worked: the next failure starts with the shortest wait.
     pub fn succeeded(&mut self) {
-        *self = Self::new(self.policy);
+        *self = Self::default();
     }
 
     /// Whether a try is due at `now`.
@@ -93,7 +92,7 @@ impl Backoff {
 
     /// Instant of the first failure since the last success.
     pub fn failing_since(&self) -> Option<Tick> {
-        self.failing_since
+        (self.attempts > 0).then_some(self.since)
     }
 }
 
@@ -103,16 +102,14 @@ mod tests {
 
     use super::*;
 
-    fn backoff() -> Backoff {
-        let policy = BackoffPolicy::new(Duration::from_millis(100), Duration::from_secs(30));
-        Backoff::new(policy)
-    }
+    const POLICY: BackoffPolicy =
+        BackoffPolicy::new(Duration::from_millis(100), Duration::from_secs(30));
 
     #[test]
     fn waits_double_up_to_the_longest() {
-        let mut backoff = backoff();
+        let mut backoff = Backoff::default();
         let waits: Vec<_> = (0..12)
-            .map(|_| backoff.failed(Tick(1_000), u64::MAX).since(Tick(1_000)).as_millis())
+            .map(|_| backoff.failed(POLICY, Tick(1_000), u64::MAX).since(Tick(1_000)).as_millis())
             .collect();
         let want = [99, 199, 399, 799, 1599, 3199, 6399, 12_799, 25_599, 29_999, 29_999, 29_999];
         assert_eq!(waits, want, "the greatest random value stays just below the full wait");
@@ -120,27 +117,26 @@ mod tests {
 
     #[test]
     fn failing_since_is_the_first_failure() {
-        let mut backoff = backoff();
+        let mut backoff = Backoff::default();
         assert_eq!((backoff.failing_since(), backoff.attempts()), (None, 0));
         assert!(backoff.is_due(Tick::ZERO));
 
-        let retry_at = backoff.failed(Tick(5), 0);
+        let retry_at = backoff.failed(POLICY, Tick(5), 0);
         assert_eq!(retry_at.since(Tick(5)), Duration::from_millis(50));
         assert!(!backoff.is_due(Tick(retry_at.0 - 1)) && backoff.is_due(retry_at));
-        backoff.failed(Tick(1 << 40), 0);
+        backoff.failed(POLICY, Tick(1 << 40), 0);
         assert_eq!((backoff.failing_since(), backoff.attempts()), (Some(Tick(5)), 2));
 
         backoff.succeeded();
-        assert_eq!(backoff, self::backoff());
+        assert_eq!(backoff, Backoff::default());
     }
 
     proptest! {
         /// However long it fails: half of the full wait at least, never more than it.
         #[test]
         fn waits_keep_their_bounds(failures in 1..u32::MAX, random: u64) {
-            let mut backoff = backoff();
-            backoff.attempts = failures - 1;
-            let wait = backoff.failed(Tick::ZERO, random).since(Tick::ZERO);
+            let mut backoff = Backoff { attempts: failures - 1, ..Backoff::default() };
+            let wait = backoff.failed(POLICY, Tick::ZERO, random).since(Tick::ZERO);
             let full = 0.1 * 2_f64.powi(i32::try_from(failures.min(99)).unwrap() - 1);
             let full = full.min(30.0);
             prop_assert!(wait.as_secs_f64() >= full / 2.0 - 1e-6);

@@ -28,15 +28,33 @@ pub type OffsetCheckpoint = BTreeMap<TopicPartition, Offset>;
 ///
 /// [`FormatError::Unwritable`] for a topic name that is empty or holds white space.
 pub fn encode_offsets(file: FileKind, offsets: &OffsetCheckpoint) -> Result<String, FormatError> {
-    for at in offsets.keys() {
-        if at.topic.is_empty() || at.topic.contains(char::is_whitespace) {
-            let expected = "a topic name without white space";
-            return Err(FormatError::Unwritable { file, expected, got: excerpt(&at.topic) });
+    let lines = offsets.iter().map(|(at, offset)| (&*at.topic, at.partition, *offset));
+    encode_offset_lines(file, lines)
+}
+
+/// The same, of topics, partitions and offsets in the order of their names.
+///
+/// # Errors
+///
+/// As [`encode_offsets`].
+pub fn encode_offset_lines<'a>(
+    file: FileKind,
+    offsets: impl Iterator<Item = (&'a str, i32, Offset)>,
+) -> Result<String, FormatError> {
+    let (mut lines, mut count, mut known) = (String::new(), 0_u64, "");
+    for (topic, partition, offset) in offsets {
+        if topic != known || count == 0 {
+            if topic.is_empty() || topic.contains(char::is_whitespace) {
+                let expected = "a topic name without white space";
+                return Err(FormatError::Unwritable { file, expected, got: excerpt(topic) });
+            }
+            known = topic;
         }
+        // Writing to a string cannot fail.
+        let _ = writeln!(lines, "{topic} {partition} {offset}");
+        count += 1;
     }
-    let lines =
-        offsets.iter().map(|(at, offset)| format!("{} {} {offset}", at.topic, at.partition));
-    Ok(encode_lines(lines))
+    Ok(format!("{VERSION}\n{count}\n{lines}"))
 }
 
 /// Reads an offset checkpoint back. Of two lines for one partition the later holds, as in Kafka.

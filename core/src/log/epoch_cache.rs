@@ -24,6 +24,11 @@ pub struct EpochCache {
 }
 
 impl EpochCache {
+    /// Gives back memory that no entry needs: most logs have one.
+    pub fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+    }
+
     /// Takes note of an appended batch. `true`: the entries changed, and the
     /// checkpoint must be written before the batch counts as flushed.
     ///

@@ -329,12 +329,12 @@ impl<'a, E: IndexEntry> IndexFile<'a, E> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentIndexes {
     base_offset: Offset,
-    interval_bytes: u64,
+    interval_bytes: u32,
     offset_entries_max: u32,
     time_entries_max: u32,
     offset_entries: u32,
     time_entries: u32,
-    bytes_since_entry: u64,
+    bytes_since_entry: u32,
     /// Largest timestamp and the last offset of its batch; the floor before any.
     max_so_far: TimeEntry,
     /// Last entry in the file; the floor if there is none.
@@ -347,7 +347,7 @@ impl SegmentIndexes {
         let floor = TimeEntry::floor(base_offset);
         Self {
             base_offset,
-            interval_bytes: u64::from(config.index_interval_bytes()),
+            interval_bytes: config.index_interval_bytes(),
             offset_entries_max: config.offset_index_entries_max(),
             time_entries_max: config.time_index_entries_max(),
             offset_entries: 0,
@@ -409,7 +409,7 @@ impl SegmentIndexes {
             let time = if self.is_time_index_full() { None } else { self.take_time_entry() };
             (OffsetEntry { offset: batch.last_offset, position }, time)
         });
-        self.bytes_since_entry = self.bytes_since_entry.saturating_add(u64::from(batch.size_bytes));
+        self.bytes_since_entry = self.bytes_since_entry.saturating_add(batch.size_bytes);
         entries
     }
 

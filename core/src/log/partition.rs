@@ -30,7 +30,7 @@ use super::producer_snapshot;
 use super::producer_state::ProducerState;
 use super::roll::roll_base_offset;
 use super::run::Run;
-use super::segment::{LiveSegment, RecoveredSegment};
+use super::segment::{LiveSegment, RecoveredSegment, RestingSegment};
 use crate::records::BatchMeta;
 use crate::time::Tick;
 use crate::types::{LeaderEpoch, Offset};
@@ -95,6 +95,8 @@ pub struct PartitionLog {
     recovery_point: Offset,
     sealed: Vec<SealedSegment>,
     live: VecDeque<LiveSegment>,
+    /// In the place of the only live segment while its files are closed.
+    resting: Option<Box<RestingSegment>>,
     /// Sequence number of the first live segment.
     live_first: u64,
     pending: VecDeque<PendingBatch>,
@@ -137,10 +139,7 @@ impl PartitionLog {
             producers,
         } = recovered;
         let accepted_epoch = epochs.latest().map_or(LeaderEpoch::NONE, |entry| entry.epoch);
-        let live = active
-            .map(|active| LiveSegment::recovered(Arc::clone(&dir), active, log_end))
-            .into_iter()
-            .collect();
+        let resting = active.map(|active| Box::new(RestingSegment::recovered(active, log_end)));
         Self {
             dir,
             config,
@@ -150,7 +149,8 @@ impl PartitionLog {
             accepted_epoch,
             recovery_point,
             sealed,
-            live,
+            live: VecDeque::new(),
+            resting,
             live_first: 0,
             pending: VecDeque::new(),
             epochs,
@@ -224,6 +224,7 @@ impl PartitionLog {
     pub fn is_empty(&self) -> bool {
         self.log_start == self.accepted
             && self.live.iter().all(|live| live.accepted_end == 0)
+            && self.resting.as_ref().is_none_or(|resting| resting.size_bytes() == 0)
             && self.sealed.is_empty()
     }
 
@@ -269,6 +270,7 @@ impl PartitionLog {
     pub fn size_bytes(&self) -> u64 {
         self.sealed.iter().map(|sealed| sealed.size_bytes).sum::<u64>()
             + self.live.iter().map(|live| live.committed_end).sum::<u64>()
+            + self.resting.as_ref().map_or(0, |resting| resting.size_bytes())
     }
 
     /// Expects `bytes` of record batches. Batches of epochs above `epoch_limit` are
@@ -280,6 +282,7 @@ impl PartitionLog {
         assert!(self.takes_runs(), "a run begins on an open log");
         self.used_at = cx.now;
         self.epoch_limit = epoch_limit;
+        self.wake();
         let at = self.live.back().map_or(0, |live| live.accepted_end);
         if let Some(live) = self.live.back_mut() {
             live.prepare(bytes, cx);
@@ -344,6 +347,30 @@ impl PartitionLog {
         if self.run.is_some() {
             self.end_run(cx);
             self.pump(cx);
+            self.rest();
+        }
+    }
+
+    /// Keeps what it takes to go on, and nothing else, once nothing is under way.
+    fn rest(&mut self) {
+        let is_idle = self.run.is_none() && self.pending.is_empty() && !self.closing;
+        match self.live.front() {
+            Some(live) if is_idle && self.live.len() == 1 && live.may_rest() => {}
+            _ => return,
+        }
+        self.resting = self.live.pop_front().map(|live| Box::new(live.rest()));
+        self.live = VecDeque::new();
+        self.pending = VecDeque::new();
+        self.sealed.shrink_to_fit();
+        self.side_ops.shrink_to_fit();
+        self.epochs.shrink();
+    }
+
+    fn wake(&mut self) {
+        if let Some(resting) = self.resting.take() {
+            // Most logs only ever have one.
+            self.live.reserve_exact(1);
+            self.live.push_back(resting.wake(Arc::clone(&self.dir)));
         }
     }
 
@@ -685,8 +712,8 @@ impl PartitionLog {
         }
         let next = match (self.sealed.get(1), self.live.front()) {
             (Some(next), _) => Some(next.base),
-            (None, Some(live)) if !live.wants_snapshot => Some(live.base),
-            (None, _) => None,
+            (None, Some(live)) => (!live.wants_snapshot).then_some(live.base),
+            (None, None) => self.resting.as_ref().map(|resting| resting.base()),
         };
         if next.is_some_and(|next| next <= self.log_start) && !self.sealed.is_empty() {
             let base = self.sealed.remove(0).base;
@@ -699,6 +726,7 @@ impl PartitionLog {
     /// would: cut to its data, synced, indexes and producer snapshot complete.
     pub fn begin_close(&mut self, cx: &mut LogCx<'_>) {
         self.abort_run(cx);
+        self.wake();
         self.closing = true;
         self.pump(cx);
     }
@@ -785,9 +813,7 @@ impl PartitionLog {
             Ok(()) => self.pump(cx),
             Err(LogFailure { action, error }) => self.fail(action, error, cx),
         }
-        if self.pending.is_empty() && self.open_since().is_none() {
-            self.pending.shrink_to_fit();
-        }
+        self.rest();
         true
     }
 
@@ -843,6 +869,41 @@ mod tests {
             epochs: EpochCache::default(),
             producers: ProducerState::new(Offset::ZERO),
         })
+    }
+
+    /// What recovery found is at rest until a run comes; what that opened comes to rest again.
+    #[test]
+    fn a_log_whose_file_is_closed_is_at_rest() {
+        let limits = AppendLimits::default();
+        let (mut pool, mut ids) = (SlotPool::new(1 << 20), Ids::default());
+        let (mut stats, mut preallocate_left, mut ops) = (AppendStats::default(), 0, Vec::new());
+        let mut cx = LogCx {
+            now: Tick::ZERO,
+            wall_ms: 1,
+            pool: &mut pool,
+            limits: &limits,
+            preallocate_left: &mut preallocate_left,
+            files_left: 1,
+            ids: &mut ids,
+            ops: &mut ops,
+            stats: &mut stats,
+        };
+        let mut log = log(100);
+        assert!(log.resting.is_some() && log.live.is_empty());
+        assert_eq!((log.size_bytes(), log.is_empty(), log.is_quiet()), (100, false, true));
+        log.begin_run(1_000, LeaderEpoch::NONE, &mut cx);
+        assert!(log.resting.is_none() && log.open_since().is_some());
+        log.abort_run(&mut cx);
+        while let Some(DiskOp { id, .. }) = cx.ops.pop() {
+            let result = Ok(crate::log::disk::DiskDone::Done);
+            assert!(log.on_outcome(DiskOutcome { id, slot: None, result }, &mut cx));
+            log.evict(&mut cx);
+        }
+        assert!(log.resting.is_some() && log.open_since().is_none());
+        assert_eq!((log.live.capacity(), log.size_bytes()), (0, 100));
+        // A clean stop writes what a segment at rest kept back.
+        log.begin_close(&mut cx);
+        assert!(log.resting.is_none() && !cx.ops.is_empty());
     }
 
     #[test]

@@ -166,13 +166,44 @@ impl CompletedTxn {
 /// Producer state of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProducerState {
-    producers: BTreeMap<ProducerId, ProducerEntry>,
+    /// `None` while all of them are empty, as in most of very many partitions.
+    tables: Option<Box<Tables>>,
+    log_start: Offset,
+    end_offset: Offset,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Tables {
+    /// By ID. Most partitions have few producers, for whom a tree would reserve room for many;
+    /// and a new one mostly has the highest ID.
+    producers: Vec<(ProducerId, ProducerEntry)>,
     /// By first offset.
     ongoing: BTreeMap<Offset, ProducerId>,
     /// First offset to marker's offset.
     unreplicated: BTreeMap<Offset, Offset>,
-    log_start: Offset,
-    end_offset: Offset,
+}
+
+impl Tables {
+    const EMPTY: &Self =
+        &Self { producers: Vec::new(), ongoing: BTreeMap::new(), unreplicated: BTreeMap::new() };
+
+    fn producer(&self, id: ProducerId) -> Option<&ProducerEntry> {
+        let place = self.producers.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.producers.get(place).map(|(_, entry)| entry)
+    }
+
+    /// The entry of `id`, an empty one if it is new.
+    fn producer_mut(&mut self, id: ProducerId) -> &mut ProducerEntry {
+        let place = self.producers.binary_search_by_key(&id, |(id, _)| *id);
+        let place = place.unwrap_or_else(|place| {
+            if self.producers.is_empty() {
+                self.producers.reserve_exact(1);
+            }
+            self.producers.insert(place, (id, ProducerEntry::empty()));
+            place
+        });
+        &mut self.producers[place].1
+    }
 }
 
 impl ProducerState {
@@ -195,10 +226,11 @@ impl ProducerState {
         for stored in entries {
             let entry = ProducerEntry::from_snapshot(stored);
             if !expiry.has_expired(&entry) {
+                let tables = it.tables.get_or_insert_default();
                 if let Some(first) = entry.txn_first_offset {
-                    it.ongoing.insert(first, stored.producer_id);
+                    tables.ongoing.insert(first, stored.producer_id);
                 }
-                it.producers.insert(stored.producer_id, entry);
+                *tables.producer_mut(stored.producer_id) = entry;
             }
         }
         it
@@ -215,8 +247,11 @@ impl ProducerState {
     pub fn on_batch(&mut self, batch: &BatchMeta) -> Option<CompletedTxn> {
         self.end_offset = batch.next_offset();
         if batch.control == Some(ControlType::MirrorPidReset) {
-            self.producers.clear();
-            self.ongoing.clear();
+            if let Some(tables) = &mut self.tables {
+                tables.producers.clear();
+                tables.ongoing.clear();
+                self.drop_empty();
+            }
             return None;
         }
         if batch.magic < 2 || !batch.producer_id.is_some() {
@@ -229,26 +264,28 @@ impl ProducerState {
                 Some(ControlType::MirrorPidReset | ControlType::Other(_)) | None => None,
             };
         }
-        let entry = self.producers.entry(batch.producer_id).or_insert_with(ProducerEntry::empty);
+        let tables = self.tables.get_or_insert_default();
+        let entry = tables.producer_mut(batch.producer_id);
         entry.add_batch(batch);
         if batch.is_transactional() && entry.txn_first_offset.is_none() {
             entry.txn_first_offset = Some(batch.base_offset);
-            self.ongoing.insert(batch.base_offset, batch.producer_id);
+            tables.ongoing.insert(batch.base_offset, batch.producer_id);
         }
         None
     }
 
     fn on_marker(&mut self, batch: &BatchMeta, is_aborted: bool) -> Option<CompletedTxn> {
-        let entry = self.producers.entry(batch.producer_id).or_insert_with(ProducerEntry::empty);
+        let tables = self.tables.get_or_insert_default();
+        let entry = tables.producer_mut(batch.producer_id);
         let first_offset = entry.txn_first_offset.take();
         entry.enter_epoch(batch.producer_epoch);
         entry.coordinator_epoch = batch.coordinator_epoch;
         entry.last_timestamp = batch.max_timestamp;
         let first_offset = first_offset?;
         let last_offset = batch.base_offset;
-        self.ongoing.remove(&first_offset);
-        self.unreplicated.insert(first_offset, last_offset);
-        let oldest_open = self.ongoing.first_key_value().map(|(first, _)| *first);
+        tables.ongoing.remove(&first_offset);
+        tables.unreplicated.insert(first_offset, last_offset);
+        let oldest_open = tables.ongoing.first_key_value().map(|(first, _)| *first);
         Some(CompletedTxn {
             producer_id: batch.producer_id,
             first_offset,
@@ -262,10 +299,12 @@ impl ProducerState {
     /// moves: until then each ended transaction is kept.
     pub fn on_high_watermark(&mut self, high_watermark: Offset) {
         // Mostly there are none, and this is asked for each batch.
-        if self.unreplicated.is_empty() {
-            return;
+        if let Some(tables) = &mut self.tables
+            && !tables.unreplicated.is_empty()
+        {
+            tables.unreplicated.retain(|_, marker| *marker >= high_watermark);
+            self.drop_empty();
         }
-        self.unreplicated.retain(|_, marker| *marker >= high_watermark);
     }
 
     /// Follows a log start that moved up. Producers are kept, as in Kafka, even if
@@ -273,14 +312,15 @@ impl ProducerState {
     pub fn on_log_start(&mut self, log_start: Offset) {
         self.log_start = self.log_start.max(log_start);
         self.end_offset = self.end_offset.max(log_start);
-        self.unreplicated.retain(|_, marker| *marker >= log_start);
+        self.on_high_watermark(log_start);
     }
 
     /// Start of the oldest transaction that is open, or whose marker is at or above
     /// the high watermark; at least the log start.
     pub fn first_unstable_offset(&self, high_watermark: Offset) -> Option<Offset> {
-        let ongoing = self.ongoing.first_key_value().map(|(first, _)| *first);
-        let mut unreplicated = self.unreplicated.iter();
+        let tables = self.tables();
+        let ongoing = tables.ongoing.first_key_value().map(|(first, _)| *first);
+        let mut unreplicated = tables.unreplicated.iter();
         let unreplicated =
             unreplicated.find(|(_, marker)| **marker >= high_watermark).map(|(first, _)| *first);
         let first = ongoing.into_iter().chain(unreplicated).min()?;
@@ -297,16 +337,19 @@ impl ProducerState {
     /// Forgets producers that have been silent for too long, never one with an open
     /// transaction. Returns how many.
     pub fn expire(&mut self, expiry: ProducerExpiry) -> usize {
-        let before = self.producers.len();
-        self.producers.retain(|_, entry| !expiry.has_expired(entry));
-        before - self.producers.len()
+        let Some(tables) = &mut self.tables else { return 0 };
+        let before = tables.producers.len();
+        tables.producers.retain(|(_, entry)| !expiry.has_expired(entry));
+        let expired = before - tables.producers.len();
+        self.drop_empty();
+        expired
     }
 
     /// Number of producers known. The caller compares it with its limit and reports;
     /// nothing is dropped here to stay below one, for the copy would then answer
     /// otherwise than the source.
     pub fn producer_count(&self) -> usize {
-        self.producers.len()
+        self.tables().producers.len()
     }
 
     /// Exclusive end of the batches that this state covers.
@@ -322,23 +365,23 @@ impl ProducerState {
 
     /// One producer.
     pub fn producer(&self, producer_id: ProducerId) -> Option<&ProducerEntry> {
-        self.producers.get(&producer_id)
+        self.tables().producer(producer_id)
     }
 
     /// All producers, by ID.
     pub fn producers(&self) -> impl ExactSizeIterator<Item = (ProducerId, &ProducerEntry)> {
-        self.producers.iter().map(|(id, entry)| (*id, entry))
+        self.tables().producers.iter().map(|(id, entry)| (*id, entry))
     }
 
     /// Producers with an open transaction, the oldest first, with its first offset.
     pub fn open_txns(&self) -> impl ExactSizeIterator<Item = (ProducerId, Offset)> {
-        self.ongoing.iter().map(|(first, id)| (*id, *first))
+        self.tables().ongoing.iter().map(|(first, id)| (*id, *first))
     }
 
     /// Entries of a snapshot file named after [`Self::end_offset`], by producer ID.
     /// Of the batches only the last one of each producer is in it, as in Kafka.
     pub fn snapshot(&self) -> Vec<SnapshotEntry> {
-        self.producers.iter().map(|(id, entry)| entry.snapshot(*id)).collect()
+        self.tables().producers.iter().map(|(id, entry)| entry.snapshot(*id)).collect()
     }
 
     /// Whether a log cut to end at `log_end` needs its state loaded again, from the
@@ -346,6 +389,14 @@ impl ProducerState {
     /// cannot be rolled back in place: what a batch replaced is not kept.
     pub fn must_reload(&self, log_end: Offset) -> bool {
         self.end_offset != log_end
+    }
+
+    fn tables(&self) -> &Tables {
+        self.tables.as_deref().unwrap_or(Tables::EMPTY)
+    }
+
+    fn drop_empty(&mut self) {
+        self.tables.take_if(|tables| **tables == *Tables::EMPTY);
     }
 }
 

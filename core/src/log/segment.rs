@@ -9,10 +9,12 @@
 //!   seal: wait for writes -> set length -> sync -> side files -> close
 //! ```
 
+mod rest;
 mod seal;
 
 use std::sync::Arc;
 
+pub(super) use self::rest::RestingSegment;
 use super::config::LogConfig;
 use super::cx::{AppendMode, LogCx};
 use super::disk::{DiskAction, DiskDone, DiskError, DiskOutcome, FileId, LogPath, OpId};
@@ -456,17 +458,6 @@ impl LiveSegment {
         self.file = FileState::Closed;
     }
 
-    /// Gives back what only an open file needs: of many segments, few are open.
-    fn rest(&mut self) {
-        self.window.rest();
-        self.tail = Vec::new();
-        self.tail_known = self.accepted_end == 0;
-        self.side_ops.shrink_to_fit();
-        for side in [&mut self.offset_index, &mut self.time_index, &mut self.txn_index] {
-            side.pending.shrink_to_fit();
-        }
-    }
-
     /// Writes nothing more, gives its buffers and reservations back, closes its file.
     pub(super) fn abandon(&mut self, cx: &mut LogCx<'_>) {
         self.abandoned = true;
@@ -561,7 +552,8 @@ impl LiveSegment {
         if self.closing == Some(id) {
             self.closing = None;
             if self.file == FileState::Closed {
-                self.rest();
+                self.tail_known = self.accepted_end == 0;
+                self.tail.clear();
             }
             return Ok(());
         }

@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use memmap2::MmapMut;
+
 /// Alignment of every slot in memory: covers the block sizes of today's disks.
 pub const SLOT_ALIGN: usize = 4096;
 
@@ -30,18 +32,21 @@ impl SlotClass {
 }
 
 /// A zeroed-once buffer whose first byte lies on a [`SLOT_ALIGN`] boundary.
+///
+/// It has pages of its own: in the heap, what partitions keep would come to lie between slots,
+/// and memory that was given back would stay with the process.
 pub struct Slot {
-    memory: Box<[u8]>,
-    start: usize,
+    memory: MmapMut,
     class: SlotClass,
 }
 
 impl Slot {
+    #[expect(clippy::panic, reason = "as an allocation that fails")]
     fn new(class: SlotClass) -> Self {
-        // Over-allocated by one alignment unit: alignment without unsafe code.
-        let memory = vec![0; class.bytes() + SLOT_ALIGN].into_boxed_slice();
-        let start = memory.as_ptr().align_offset(SLOT_ALIGN).min(SLOT_ALIGN);
-        Self { memory, start, class }
+        match MmapMut::map_anon(class.bytes()) {
+            Ok(memory) => Self { memory, class },
+            Err(error) => panic!("the system gives no memory for a buffer: {error}"),
+        }
     }
 
     /// Which of the two sizes it has.
@@ -51,12 +56,12 @@ impl Slot {
 
     /// All usable bytes, whatever they hold.
     pub fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.class.bytes()]
+        &self.memory
     }
 
     /// All usable bytes, to be filled.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + self.class.bytes()]
+        &mut self.memory
     }
 }
 
@@ -73,27 +78,43 @@ pub struct SlotPool {
     budget_bytes: usize,
     /// Bytes of all slots that exist, lent or free.
     allocated_bytes: usize,
-    small: Vec<Slot>,
-    large: Vec<Slot>,
+    small: Free,
+    large: Free,
+}
+
+/// Slots of one size that nobody has.
+#[derive(Debug, Default)]
+struct Free {
+    slots: Vec<Slot>,
+    /// The fewest there were since the last [`SlotPool::rest`].
+    spare: usize,
+}
+
+impl Free {
+    fn take(&mut self) -> Option<Slot> {
+        let slot = self.slots.pop();
+        self.spare = self.spare.min(self.slots.len());
+        slot
+    }
 }
 
 impl SlotPool {
     /// A pool that never holds more than `budget_bytes` in slots.
     pub fn new(budget_bytes: usize) -> Self {
-        Self { budget_bytes, allocated_bytes: 0, small: Vec::new(), large: Vec::new() }
+        Self { budget_bytes, allocated_bytes: 0, small: Free::default(), large: Free::default() }
     }
 
     /// A slot, or `None` while the budget is lent out. Its bytes are stale.
     pub fn take(&mut self, class: SlotClass) -> Option<Slot> {
-        if let Some(slot) = self.free(class).pop() {
+        if let Some(slot) = self.free(class).take() {
             return Some(slot);
         }
         let room = |pool: &Self| pool.allocated_bytes + class.bytes() <= pool.budget_bytes;
         // Free slots of the other size give their memory back before we refuse.
         while !room(self) {
             let other = match class {
-                SlotClass::Small => self.large.pop(),
-                SlotClass::Large => self.small.pop(),
+                SlotClass::Small => self.large.take(),
+                SlotClass::Large => self.small.take(),
             }?;
             self.allocated_bytes -= other.class.bytes();
         }
@@ -115,7 +136,18 @@ impl SlotPool {
             self.allocated_bytes -= slot.class.bytes();
             return;
         }
-        self.free(slot.class).push(slot);
+        self.free(slot.class).slots.push(slot);
+    }
+
+    /// Gives back half of the memory that nobody has needed since the last call: what a burst
+    /// took is not kept for ever, and a pause does not cost the next one all of it.
+    pub fn rest(&mut self) {
+        for free in [&mut self.small, &mut self.large] {
+            let keep = free.slots.len() - free.spare.div_ceil(2).min(free.slots.len());
+            let gone = free.slots.drain(keep..).map(|slot| slot.class.bytes()).sum::<usize>();
+            self.allocated_bytes -= gone;
+            free.spare = free.slots.len();
+        }
     }
 
     /// The limit, in bytes.
@@ -125,12 +157,12 @@ impl SlotPool {
 
     /// Bytes lent out at the moment.
     pub fn lent_bytes(&self) -> usize {
-        let free = self.small.len() * SlotClass::Small.bytes()
-            + self.large.len() * SlotClass::Large.bytes();
+        let free = self.small.slots.len() * SlotClass::Small.bytes()
+            + self.large.slots.len() * SlotClass::Large.bytes();
         self.allocated_bytes - free
     }
 
-    fn free(&mut self, class: SlotClass) -> &mut Vec<Slot> {
+    fn free(&mut self, class: SlotClass) -> &mut Free {
         match class {
             SlotClass::Small => &mut self.small,
             SlotClass::Large => &mut self.large,
@@ -149,6 +181,26 @@ mod tests {
             assert_eq!(slot.bytes().as_ptr().align_offset(SLOT_ALIGN), 0);
             assert_eq!(slot.bytes().len(), class.bytes());
         }
+    }
+
+    #[test]
+    fn what_nobody_needs_is_given_back_by_halves() {
+        let mut pool = SlotPool::new(16 << 20);
+        let mut burst: Vec<_> = (0..8).filter_map(|_| pool.take(SlotClass::Large)).collect();
+        let kept = burst.pop();
+        for slot in burst {
+            pool.give(slot);
+        }
+        let held = |pool: &SlotPool| pool.allocated_bytes >> 20;
+        pool.rest();
+        assert_eq!(held(&pool), 8, "they were all needed since the last call");
+        pool.rest();
+        assert_eq!(held(&pool), 4, "half of seven, rounded up");
+        for _ in 0..9 {
+            pool.rest();
+        }
+        assert_eq!((held(&pool), pool.lent_bytes() >> 20), (1, 1));
+        drop(kept);
     }
 
     #[test]

@@ -113,11 +113,6 @@ impl WriteWindow {
         self.entries.is_empty()
     }
 
-    /// Gives back the memory of writes that are over.
-    pub fn rest(&mut self) {
-        self.entries.shrink_to_fit();
-    }
-
     /// Block size that writes are aligned to.
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes

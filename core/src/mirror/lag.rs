@@ -19,6 +19,11 @@ pub struct LagClock {
 impl LagClock {
     /// Takes note that the high watermark is `offset` and the copy ends at `log_end`.
     pub fn observe(&mut self, now: Tick, offset: Offset, log_end: Offset) {
+        // Most of very many copies lack nothing: they take no memory then.
+        if offset <= log_end {
+            self.samples = VecDeque::new();
+            return;
+        }
         // A source that lost its tail: what was seen above is no longer true.
         while self.samples.back().is_some_and(|&(_, seen)| seen > offset) {
             self.samples.pop_back();

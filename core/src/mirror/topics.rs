@@ -117,7 +117,8 @@ struct Topic {
 #[derive(Clone, Debug)]
 struct Partition {
     leader: Leader,
-    isr: Vec<BrokerId>,
+    /// Shared by neighbours that have the same, as most of very many do.
+    isr: Arc<[BrokerId]>,
 }
 
 /// Topics that are or were copied. One instance a job.
@@ -246,21 +247,29 @@ impl Topic {
         let mut partitions: Vec<_> = seen.partitions.iter().collect();
         partitions.sort_by_key(|partition| partition.index);
         let identity = TopicIdentity { name: Arc::clone(&seen.identity.name), id: self.id };
+        let mut isr: Arc<[BrokerId]> = Arc::from([]);
         for partition in partitions {
             let index = partition.index;
+            if *isr != *partition.isr {
+                isr = Arc::from(partition.isr.as_slice());
+            }
             let leader = Leader { broker: partition.leader, epoch: partition.leader_epoch };
             let Some(known) = self.partitions.get_mut(&index) else {
-                self.partitions.insert(index, Partition { leader, isr: partition.isr.clone() });
+                self.partitions.insert(index, Partition { leader, isr: Arc::clone(&isr) });
                 let topic = identity.clone();
                 out.changes.push(Change::NewPartition { topic, index, leader });
                 continue;
             };
-            match merge(known.leader, leader) {
-                Merge::Same => known.isr.clone_from(&partition.isr),
+            let merged = merge(known.leader, leader);
+            // Mostly it has not changed, and is shared with others already.
+            if !matches!(merged, Merge::Stale) && known.isr != isr {
+                known.isr = Arc::clone(&isr);
+            }
+            match merged {
+                Merge::Same => {}
                 Merge::New(leader) => {
                     let epoch_rose = leader.epoch > known.leader.epoch;
                     known.leader = leader;
-                    known.isr.clone_from(&partition.isr);
                     let partition = TopicPartition::new(Arc::clone(&identity.name), index);
                     out.changes.push(Change::NewLeader { partition, leader, epoch_rose });
                 }

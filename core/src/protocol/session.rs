@@ -32,8 +32,10 @@ use super::fetch_request::{
 };
 use super::fetch_stream::TopicRef;
 use super::{ErrorCode, Reaction, SessionFault};
-use crate::types::{LeaderEpoch, TopicId};
+use crate::types::{LeaderEpoch, Offset, TopicId};
 
+/// Entries that are kept when none is wanted: for so few, a session goes on rather than anew.
+const KEPT_UNWANTED_MAX: usize = 1_000;
 /// "No session" on the wire.
 const NO_SESSION: i32 = 0;
 /// Epoch of a request that opens a session.
@@ -74,18 +76,20 @@ enum Next {
 #[derive(Debug)]
 struct Topic {
     identity: TopicIdentity,
-    partitions: HashMap<i32, usize>,
+    /// Their entries.
+    partitions: HashMap<i32, u32>,
 }
 
+/// One of these for each of very many partitions.
 #[derive(Debug)]
 struct Entry {
-    topic: usize,
+    topic: u32,
     index: i32,
     token: u32,
     /// `None` once it was removed here and the broker may not know yet.
-    wanted: Option<FetchPosition>,
+    wanted: Kept,
     /// What the last request told the broker.
-    sent: Option<FetchPosition>,
+    sent: Kept,
     /// Whether it is in `changed`.
     queued: bool,
     /// Its place in the next request.
@@ -100,6 +104,58 @@ enum Place {
     Leaving,
     /// The last request left it out.
     Out,
+}
+
+/// An `Option<FetchPosition>` in the space of a position.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    fetch_offset: Offset,
+    current_leader_epoch: LeaderEpoch,
+    last_fetched_epoch: LeaderEpoch,
+    partition_max_bytes: u32,
+    is_some: bool,
+}
+
+impl Kept {
+    const NONE: Self = Self {
+        fetch_offset: Offset::NONE,
+        current_leader_epoch: LeaderEpoch::NONE,
+        last_fetched_epoch: LeaderEpoch::NONE,
+        partition_max_bytes: 0,
+        is_some: false,
+    };
+
+    fn some(position: FetchPosition) -> Self {
+        let FetchPosition {
+            fetch_offset,
+            current_leader_epoch,
+            last_fetched_epoch,
+            partition_max_bytes,
+        } = position;
+        Self {
+            fetch_offset,
+            current_leader_epoch,
+            last_fetched_epoch,
+            partition_max_bytes,
+            is_some: true,
+        }
+    }
+
+    fn get(&self) -> Option<FetchPosition> {
+        let Self {
+            fetch_offset,
+            current_leader_epoch,
+            last_fetched_epoch,
+            partition_max_bytes,
+            is_some,
+        } = *self;
+        is_some.then_some(FetchPosition {
+            fetch_offset,
+            current_leader_epoch,
+            last_fetched_epoch,
+            partition_max_bytes,
+        })
+    }
 }
 
 /// Session part and partitions of the next request.
@@ -221,14 +277,15 @@ impl FetchSession {
         let Some(home) = self.topics.get_mut(slot) else { return };
         let entries = &mut self.entries;
         let at = *home.partitions.entry(index).or_insert_with(|| {
-            let (wanted, sent) = (None, None);
+            let (topic, wanted, sent) = (narrow(slot), Kept::NONE, Kept::NONE);
             let (queued, place) = (false, Place::In);
-            entries.insert(Entry { topic: slot, index, token, wanted, sent, queued, place })
+            narrow(entries.insert(Entry { topic, index, token, wanted, sent, queued, place }))
         });
+        let at = widen(at);
         let Some(entry) = self.entries.get_mut(at) else { return };
-        self.wanted += usize::from(entry.wanted.is_none());
+        self.wanted += usize::from(!entry.wanted.is_some);
         entry.token = token;
-        entry.wanted = Some(position);
+        entry.wanted = Kept::some(position);
         self.touch(at);
     }
 
@@ -239,7 +296,16 @@ impl FetchSession {
             return false;
         };
         let Some(&at) = home.partitions.get(&index) else { return false };
-        self.unwant(at)
+        self.unwant(widen(at))
+    }
+
+    /// Gives back what is kept for the next incremental request, if nothing is wanted and
+    /// there is much of it. The next request, if there is one, starts over.
+    pub fn rest(&mut self) {
+        if self.wanted > 0 || self.in_flight || self.entries.end() < KEPT_UNWANTED_MAX {
+            return;
+        }
+        *self = Self { next: Next::Full { close: self.session_id() }, ..Self::new(self.version) };
     }
 
     /// Leaves `index` of the topic `name` out of the next request, and only of that one: the
@@ -250,10 +316,11 @@ impl FetchSession {
             return;
         };
         let Some(&at) = home.partitions.get(&index) else { return };
-        if let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.wanted.is_some()) {
+        let at = widen(at);
+        if let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.wanted.is_some) {
             if entry.place == Place::Out {
                 // Nothing is to be forgotten, and no answer to come.
-                entry.sent = None;
+                entry.sent = Kept::NONE;
             }
             entry.place = Place::Leaving;
             self.touch(at);
@@ -264,8 +331,8 @@ impl FetchSession {
     pub fn is_asked(&self, name: &str, index: i32) -> bool {
         let home = self.names.get(name).and_then(|&slot| self.topics.get(slot));
         let at = home.and_then(|home| home.partitions.get(&index));
-        let entry = at.and_then(|&at| self.entries.get(at));
-        entry.is_some_and(|entry| entry.sent.is_some() && entry.place == Place::In)
+        let entry = at.and_then(|&at| self.entries.get(widen(at)));
+        entry.is_some_and(|entry| entry.sent.is_some && entry.place == Place::In)
     }
 
     /// The next request.
@@ -339,17 +406,17 @@ impl FetchSession {
             TopicRef::Id(id) => self.ids.get(id),
         };
         let home = slot.and_then(|&slot| self.topics.get(slot));
-        let at = home.and_then(|home| home.partitions.get(&index)).copied();
+        let at = home.and_then(|home| home.partitions.get(&index)).copied().map(widen);
         let found = at.and_then(|at| Some((at, self.entries.get(at)?)));
-        match found {
-            Some((at, &Entry { wanted: Some(_), sent: Some(sent), token, .. })) => {
+        match found.and_then(|(at, entry)| Some((at, entry, entry.sent.get()?))) {
+            Some((at, entry, sent)) if entry.wanted.is_some => {
                 if records_bytes > 0 {
                     self.rotation = at + 1;
                 }
-                Answered::Wanted { token, sent }
+                Answered::Wanted { token: entry.token, sent }
             }
-            Some((_, &Entry { wanted: None, sent: Some(_), .. })) => Answered::Unwanted,
-            _ => {
+            Some(_) => Answered::Unwanted,
+            None => {
                 self.start_over = true;
                 Answered::NotAsked
             }
@@ -368,7 +435,7 @@ impl FetchSession {
         for at in std::mem::take(&mut self.changed) {
             let Some(entry) = self.entries.get_mut(at) else { continue };
             entry.queued = false;
-            if entry.wanted.is_none() {
+            if !entry.wanted.is_some {
                 self.forget(at);
             }
         }
@@ -384,9 +451,9 @@ impl FetchSession {
             }
             entry.place = Place::In;
             entry.sent = entry.wanted;
-            partitions.extend(self.topics.get(entry.topic).and_then(|home| {
-                let topic = home.identity.clone();
-                Some(FetchPartition { topic, index: entry.index, position: entry.wanted? })
+            partitions.extend(self.topics.get(widen(entry.topic)).and_then(|home| {
+                let (topic, position) = (home.identity.clone(), entry.wanted.get()?);
+                Some(FetchPartition { topic, index: entry.index, position })
             }));
         }
         SessionRequest { session_id, session_epoch, partitions, forgotten: Vec::new() }
@@ -400,12 +467,12 @@ impl FetchSession {
         let mut left_out = Vec::new();
         for &at in &changed {
             let Some(entry) = self.entries.get_mut(at) else { continue };
-            let Some(home) = self.topics.get(entry.topic) else { continue };
+            let Some(home) = self.topics.get(widen(entry.topic)) else { continue };
             entry.queued = false;
             let (topic, index) = (&home.identity, entry.index);
             let place = std::mem::replace(&mut entry.place, Place::In);
-            let known = entry.sent.filter(|_| place != Place::Out);
-            match (entry.wanted, known) {
+            let known = entry.sent.get().filter(|_| place != Place::Out);
+            match (entry.wanted.get(), known) {
                 (Some(_), known) if place == Place::Leaving => {
                     entry.place = Place::Out;
                     left_out.push(at);
@@ -416,7 +483,7 @@ impl FetchSession {
                 (Some(position), sent)
                     if sent.is_none_or(|sent| !same_on_wire(position, sent, self.version)) =>
                 {
-                    entry.sent = Some(position);
+                    entry.sent = entry.wanted;
                     partitions.push(FetchPartition { topic: topic.clone(), index, position });
                 }
                 (Some(_), _) => {}
@@ -452,7 +519,7 @@ impl FetchSession {
                 self.note_id(topic.id, slot);
                 return slot;
             }
-            let all: Vec<_> = home.partitions.values().copied().collect();
+            let all: Vec<_> = home.partitions.values().copied().map(widen).collect();
             for at in all {
                 self.unwant(at);
             }
@@ -489,7 +556,7 @@ impl FetchSession {
     /// Marks an entry as removed; it stays until the broker is told.
     fn unwant(&mut self, at: usize) -> bool {
         let Some(entry) = self.entries.get_mut(at) else { return false };
-        let was = entry.wanted.take().is_some();
+        let was = std::mem::replace(&mut entry.wanted, Kept::NONE).is_some;
         self.wanted -= usize::from(was);
         self.touch(at);
         was
@@ -506,7 +573,8 @@ impl FetchSession {
 
     /// Drops an entry, and its topic with the last one.
     fn forget(&mut self, at: usize) {
-        let Some(Entry { topic: slot, index, .. }) = self.entries.remove(at) else { return };
+        let Some(Entry { topic, index, .. }) = self.entries.remove(at) else { return };
+        let slot = widen(topic);
         let Some(home) = self.topics.get_mut(slot) else { return };
         home.partitions.remove(&index);
         if home.partitions.is_empty()
@@ -518,6 +586,15 @@ impl FetchSession {
             self.drop_id(home.identity.id, slot);
         }
     }
+}
+
+/// A place among topics or entries, of which there are never more than tokens.
+fn narrow(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+fn widen(at: u32) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
 }
 
 /// Whether topics go by ID.

@@ -3,10 +3,11 @@
 //! A job looks for what is due after every event, so none of these looks may cost more with
 //! more partitions. Whoever is lent to be changed is filed anew before the next look.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use heliostat_core::engine::message::PartitionKey;
 use heliostat_core::time::Tick;
+use heliostat_core::types::{TopicId, TopicPartition};
 
 use super::copy::{Copy, Phase};
 
@@ -45,8 +46,8 @@ impl Filed {
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    /// Boxed: the nodes of a tree that is filled in order stay half empty.
-    all: BTreeMap<PartitionKey, Box<Copy>>,
+    /// By key, which counts from 0.
+    all: Vec<Copy>,
     /// Lent to be changed since they were filed, some of them more than once.
     lent: Vec<PartitionKey>,
     asks: BTreeSet<(Tick, PartitionKey)>,
@@ -59,23 +60,25 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    pub(super) fn insert(&mut self, copy: Copy) {
-        let key = copy.key;
-        self.all.insert(key, Box::new(copy));
+    /// Takes a copy in under the next key.
+    pub(super) fn insert(&mut self, at: TopicPartition, topic_id: TopicId) -> PartitionKey {
+        let key = PartitionKey(u64::try_from(self.all.len()).unwrap_or(u64::MAX));
+        self.all.push(Copy::new(key, at, topic_id));
         self.lend(key);
+        key
     }
 
     pub(super) fn get(&self, key: PartitionKey) -> Option<&Copy> {
-        self.all.get(&key).map(Box::as_ref)
+        self.all.get(place(key))
     }
 
     pub(super) fn get_mut(&mut self, key: PartitionKey) -> Option<&mut Copy> {
         self.lend(key);
-        self.all.get_mut(&key).map(Box::as_mut)
+        self.all.get_mut(place(key))
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &Copy> {
-        self.all.values().map(Box::as_ref)
+    pub(super) fn values(&self) -> impl Iterator<Item = &Copy> + Clone {
+        self.all.iter()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -142,7 +145,7 @@ impl Copies {
     /// Files what was lent.
     pub(super) fn file(&mut self) {
         for key in std::mem::take(&mut self.lent) {
-            let Some(copy) = self.all.get_mut(&key) else { continue };
+            let Some(copy) = self.all.get_mut(place(key)) else { continue };
             let (old, new) = (copy.filed, Filed::of(copy));
             if old == new {
                 continue;
@@ -168,12 +171,15 @@ impl Copies {
     }
 }
 
+fn place(key: PartitionKey) -> usize {
+    usize::try_from(key.0).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use heliostat_core::fetcher::{Backoff, BackoffPolicy};
-    use heliostat_core::types::{Offset, TopicId, TopicPartition};
+    use heliostat_core::types::Offset;
 
     use super::super::copy::{Opening, Want};
     use super::*;
@@ -182,8 +188,7 @@ mod tests {
         let mut copies = Copies::default();
         for key in 0..count {
             let at = TopicPartition::new("t", i32::try_from(key).unwrap());
-            let backoff = Backoff::new(BackoffPolicy::default());
-            copies.insert(Copy::new(PartitionKey(key), at, TopicId::NONE, backoff));
+            assert_eq!(copies.insert(at, TopicId::NONE), PartitionKey(key));
         }
         copies
     }

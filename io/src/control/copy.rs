@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use heliostat_core::engine::message::{Leader, PartitionKey, PartitionProgress};
-use heliostat_core::fetcher::Backoff;
+use heliostat_core::engine::message::{Leader, PartitionKey, PartitionProgress, Trouble};
+use heliostat_core::fetcher::{Backoff, BackoffPolicy};
 use heliostat_core::log::epoch_cache::EpochCache;
 use heliostat_core::log::gaps::GapRecord;
 use heliostat_core::mirror::lag::{LagClock, Rate};
@@ -79,7 +79,18 @@ impl Phase {
     }
 }
 
-/// See the module's text.
+/// What its shard said last, beside what the copy knows in any case.
+#[derive(Debug)]
+pub(super) struct Reported {
+    last_stable: Offset,
+    source_high_watermark: Offset,
+    source_last_stable: Offset,
+    bytes_appended: u64,
+    /// What holds it up, and for how long in milliseconds.
+    trouble: Option<Box<(Trouble, u64)>>,
+}
+
+/// See the module's text. There may be very many: what few of them have is boxed.
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) key: PartitionKey,
@@ -90,8 +101,9 @@ pub(super) struct Copy {
     /// Of the log, when no shard has it.
     pub(super) ends: CopyEnds,
     pub(super) recovery_point: Offset,
+    /// Of the log, while no shard has it; empty otherwise.
     pub(super) epochs: EpochCache,
-    pub(super) progress: Option<PartitionProgress>,
+    pub(super) progress: Option<Reported>,
     /// When that was said.
     progress_at: Tick,
     /// High watermark of the source when it was first seen.
@@ -118,12 +130,7 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    pub(super) fn new(
-        key: PartitionKey,
-        at: TopicPartition,
-        topic_id: TopicId,
-        backoff: Backoff,
-    ) -> Self {
+    pub(super) fn new(key: PartitionKey, at: TopicPartition, topic_id: TopicId) -> Self {
         Self {
             key,
             at,
@@ -137,7 +144,7 @@ impl Copy {
             target: None,
             attempts: 0,
             returned_at: Offset::NONE,
-            backoff,
+            backoff: Backoff::default(),
             trouble: None,
             epoch_checked: false,
             elsewhere: None,
@@ -164,20 +171,32 @@ impl Copy {
             self.trouble = None;
             self.backoff.succeeded();
         }
-        self.progress = Some(progress);
+        self.progress = Some(Reported {
+            last_stable: progress.last_stable,
+            source_high_watermark: progress.source_high_watermark,
+            source_last_stable: progress.source_last_stable,
+            bytes_appended: progress.bytes_appended,
+            trouble: progress.trouble.map(Box::new),
+        });
         self.progress_at = now;
     }
 
     /// Counts a return, or another failure, at the copy's present end. The attempt's
     /// number since the copy last grew, from 1, and when to go on.
-    pub(super) fn on_failure(&mut self, now: Tick, random: u64, trouble: Arc<str>) -> (u32, Tick) {
+    pub(super) fn on_failure(
+        &mut self,
+        policy: BackoffPolicy,
+        now: Tick,
+        random: u64,
+        trouble: Arc<str>,
+    ) -> (u32, Tick) {
         if self.ends.log_end > self.returned_at {
             self.attempts = 0;
         }
         self.returned_at = self.ends.log_end;
         self.attempts = self.attempts.saturating_add(1);
         self.trouble = Some(trouble);
-        (self.attempts, self.backoff.failed(now, random))
+        (self.attempts, self.backoff.failed(policy, now, random))
     }
 
     /// The shard that had it has given it back.
@@ -224,14 +243,13 @@ impl Copy {
 
     pub(super) fn status(&self, now: Tick) -> PartitionStatus {
         let CopyEnds { log_start, log_end } = self.ends;
-        let of = |field: fn(&PartitionProgress) -> Offset| {
-            self.progress.as_ref().map_or(Offset::NONE, field)
-        };
+        let of =
+            |field: fn(&Reported) -> Offset| self.progress.as_ref().map_or(Offset::NONE, field);
         let lag_records = self.backlog();
         let records = log_end.records_since(log_start).max(1);
         let bytes_per_record = approximate(self.size_bytes) / approximate(records);
         let since = self.backoff.failing_since().map_or(Duration::ZERO, |since| now.since(since));
-        let reported = self.progress.as_ref().and_then(|progress| progress.trouble.as_ref());
+        let reported = self.progress.as_ref().and_then(|progress| progress.trouble.as_deref());
         let trouble = match (&self.phase, reported) {
             (Phase::Failed { reason }, _) => Some((Arc::clone(reason), since)),
             (_, Some((trouble, for_ms))) => {
@@ -280,17 +298,13 @@ pub(super) fn estimate(records: u64, bytes_per_record: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use heliostat_core::engine::message::Trouble;
-    use heliostat_core::fetcher::BackoffPolicy;
-
     use super::*;
 
     /// A partition without a leader is said so once, however long that lasts.
     #[test]
     fn what_holds_a_partition_up_gets_older_without_a_word_of_its_shard() {
         let at = TopicPartition::new("t", 0);
-        let backoff = Backoff::new(BackoffPolicy::default());
-        let mut copy = Copy::new(PartitionKey(1), at, TopicId::NONE, backoff);
+        let mut copy = Copy::new(PartitionKey(1), at, TopicId::NONE);
         copy.phase = Phase::Active { shard: 0 };
         let progress = PartitionProgress {
             key: PartitionKey(1),
@@ -307,6 +321,12 @@ mod tests {
         copy.on_progress(Tick::ZERO.after(Duration::from_secs(1)), progress);
         let status = copy.status(Tick::ZERO.after(Duration::from_secs(601)));
         assert_eq!(status.trouble.unwrap().1, Duration::from_millis(600_500));
+    }
+
+    /// Of 100,000 partitions each is here all the time (bar 12 of `bench/README.md`).
+    #[test]
+    fn a_copy_is_small() {
+        assert!(size_of::<Copy>() <= 400, "{}", size_of::<Copy>());
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod publish;
 mod reports;
 mod source;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ use std::time::Duration;
 use heliostat_core::config::{MirrorConfig, ThrottledPartitions};
 use heliostat_core::engine::message::{BrokerAddress, Command, PartitionKey, Trouble};
 use heliostat_core::fetcher::{Backoff, BackoffPolicy};
+use heliostat_core::log::partition::RecoveredLog;
 use heliostat_core::mirror::placement::{Load, Rebalancer};
 use heliostat_core::mirror::returned::Policy;
 use heliostat_core::mirror::topics::Topics;
@@ -28,6 +29,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use self::opening::Settling;
+use super::by_name::ByName;
 use super::cancel::{Cancel, CancelHandle, CancelWatch, cancellation};
 use super::copies::Copies;
 use super::log_dir::{LogDir, LogDirError};
@@ -261,10 +264,12 @@ pub struct Job {
     config: JobConfig,
     log_dir: LogDir,
     openers: Openers,
+    /// Logs that are open and wait for the checkpoints.
+    unsettled: Vec<(PartitionKey, RecoveredLog)>,
+    settling: Settling,
     topics: Topics,
     copies: Copies,
-    by_name: HashMap<TopicPartition, PartitionKey>,
-    next_key: u64,
+    by_name: ByName<PartitionKey>,
     brokers: Vec<BrokerAddress>,
     silent_on_divergence: BTreeSet<BrokerId>,
     source: Source,
@@ -357,7 +362,7 @@ impl Job {
         let (change_sender, changes) = mpsc::channel(16);
         let (published, status) = watch::channel(Arc::default());
         let health = SourceHealth {
-            backoff: Backoff::new(reconnect(&config.mirror)),
+            backoff: Backoff::default(),
             trouble: None,
             failing_since: None,
             asked_at: Tick::ZERO,
@@ -370,10 +375,11 @@ impl Job {
         let mut job = Self {
             log_dir,
             openers,
+            unsettled: Vec::new(),
+            settling: Settling::default(),
             topics,
             copies: Copies::default(),
-            by_name: HashMap::new(),
-            next_key: 0,
+            by_name: ByName::default(),
             brokers: Vec::new(),
             silent_on_divergence: BTreeSet::new(),
             source: Source::start(client),
@@ -493,6 +499,7 @@ impl Job {
         }
         self.ask_what_is_due(now);
         self.open_what_is_due(now);
+        self.settle();
         if now >= self.due.throttle {
             let limited = self.config.mirror.throttled_rate.is_some();
             self.due.throttle = if limited { now.after(THROTTLE_EVERY) } else { Tick::NEVER };
@@ -523,7 +530,9 @@ impl Job {
         let opens = !self.parked && self.openers.room() > 0;
         let ask = self.copies.next_ask();
         let open = self.copies.next_open().filter(|_| opens);
-        let least = fixed.into_iter().chain(ask).chain(open).min().unwrap_or(Tick::ZERO);
+        let settle = (!self.unsettled.is_empty()).then(|| self.settling.due());
+        let least =
+            fixed.into_iter().chain(ask).chain(open).chain(settle).min().unwrap_or(Tick::ZERO);
         least.max(self.now())
     }
 

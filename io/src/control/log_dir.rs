@@ -24,6 +24,7 @@ use heliostat_core::mirror::own_ids::{self, OwnIds};
 use heliostat_core::types::{BrokerId, Offset, TopicId, TopicPartition};
 use uuid::Uuid;
 
+use super::by_name::ByName;
 use super::openers::Openers;
 use crate::disk::{DiskSpace, FileStore, LockError, LogDirLock, disk_space};
 
@@ -93,6 +94,20 @@ pub enum LogDirError {
     },
 }
 
+/// A checkpoint's name, its kind, and what stands in it.
+type Checkpoint = (&'static str, FileKind, fn(&mut Known) -> &mut Offset);
+
+/// The checkpoints in the order in which they are written, and what stands in them.
+const CHECKPOINTS: [Checkpoint; 3] = [
+    (names::LOG_START_CHECKPOINT, FileKind::LogStartCheckpoint, |known| &mut known.log_start),
+    (names::REPLICATION_CHECKPOINT, FileKind::ReplicationCheckpoint, |known| {
+        &mut known.high_watermark
+    }),
+    (names::RECOVERY_POINT_CHECKPOINT, FileKind::RecoveryPointCheckpoint, |known| {
+        &mut known.recovery_point
+    }),
+];
+
 /// Offsets of one partition for the three checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
@@ -100,6 +115,26 @@ pub(super) struct Ends {
     /// Durable below.
     pub(super) recovery_point: Offset,
     pub(super) high_watermark: Offset,
+}
+
+/// The same as the files have them; [`Offset::NONE`] where one has no line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    log_start: Offset,
+    recovery_point: Offset,
+    high_watermark: Offset,
+}
+
+impl Known {
+    const NOTHING: Self = Self {
+        log_start: Offset::NONE,
+        recovery_point: Offset::NONE,
+        high_watermark: Offset::NONE,
+    };
+
+    fn known(offset: Offset) -> Option<Offset> {
+        Some(offset).filter(|offset| offset.0 >= 0)
+    }
 }
 
 /// A log dir that this process holds.
@@ -111,9 +146,8 @@ pub struct LogDir {
     clean: bool,
     /// The marker was there, and no log was opened since: what it says still holds.
     vouched: bool,
-    recovery_points: OffsetCheckpoint,
-    log_starts: OffsetCheckpoint,
-    high_watermarks: OffsetCheckpoint,
+    /// The three checkpoints.
+    offsets: ByName<Known>,
     dirty: bool,
     /// A log must not be appended to before the checkpoints are written.
     owes_checkpoints: bool,
@@ -143,9 +177,7 @@ impl LogDir {
             meta: None,
             clean: false,
             vouched: false,
-            recovery_points: OffsetCheckpoint::new(),
-            log_starts: OffsetCheckpoint::new(),
-            high_watermarks: OffsetCheckpoint::new(),
+            offsets: ByName::default(),
             dirty: false,
             owes_checkpoints: false,
             gaps: Vec::new(),
@@ -180,12 +212,11 @@ impl LogDir {
         if !self.clean {
             self.unvouched = partitions;
         }
-        self.recovery_points =
-            self.read_offsets(names::RECOVERY_POINT_CHECKPOINT, FileKind::RecoveryPointCheckpoint)?;
-        self.log_starts =
-            self.read_offsets(names::LOG_START_CHECKPOINT, FileKind::LogStartCheckpoint)?;
-        self.high_watermarks =
-            self.read_offsets(names::REPLICATION_CHECKPOINT, FileKind::ReplicationCheckpoint)?;
+        for (name, kind, field) in CHECKPOINTS {
+            for (at, offset) in self.read_offsets(name, kind)? {
+                *field(self.offsets.entry(&at, || Known::NOTHING)) = offset;
+            }
+        }
         if let Some(bytes) = self.read(names::MIRROR_TOPICS)? {
             self.own_ids = own_ids::decode(&bytes).map_err(|error| self.broken(error))?;
         }
@@ -295,7 +326,7 @@ impl LogDir {
     pub(super) fn has_log(&self, partition: &TopicPartition) -> bool {
         let dir = partition.to_string();
         let is_dir = self.root.join(&dir).is_dir();
-        if !is_dir || self.log_starts.contains_key(partition) {
+        if !is_dir || self.known(partition).log_start.0 >= 0 {
             return is_dir;
         }
         let is_segment = |name: &str| {
@@ -376,25 +407,29 @@ impl LogDir {
         truncate_to: Option<Offset>,
     ) -> OpenOptions {
         self.vouched = false;
-        let known = |map: &OffsetCheckpoint| map.get(partition).copied();
+        let Known { log_start, recovery_point, .. } = self.known(partition);
         OpenOptions {
             config,
             topic_id,
             clean: !self.unvouched.contains(&partition.to_string()),
-            recovery_point: known(&self.recovery_points).unwrap_or(Offset::ZERO),
-            log_start: known(&self.log_starts),
+            recovery_point: recovery_point.max(Offset::ZERO),
+            log_start: Known::known(log_start),
             truncate_to,
             now_ms: now_ms(),
         }
     }
 
-    /// Takes over the offsets of a log that was opened. Before it is appended to,
-    /// [`Self::settle`] must have succeeded.
-    pub(super) fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) {
+    fn known(&self, partition: &TopicPartition) -> Known {
+        self.offsets.get(partition).copied().unwrap_or(Known::NOTHING)
+    }
+
+    /// Takes over the offsets of a log that was opened. If this says so, [`Self::settle`] must
+    /// have succeeded before it is appended to.
+    #[must_use]
+    pub(super) fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) -> bool {
         self.unvouched.remove(&partition.to_string());
-        let before = self.recovery_points.get(partition).copied();
-        let start_before = self.log_starts.get(partition).copied().unwrap_or(Offset::ZERO);
-        let high_watermark = self.high_watermarks.get(partition).copied().unwrap_or(Offset::ZERO);
+        let before = self.known(partition);
+        let high_watermark = before.high_watermark.max(Offset::ZERO);
         self.note(
             partition,
             Ends {
@@ -403,8 +438,10 @@ impl LogDir {
                 high_watermark: high_watermark.min(log.log_end).max(log.log_start),
             },
         );
-        let moved_back = before.is_some_and(|before| before > log.recovery_point);
-        self.owes_checkpoints |= moved_back || start_before != log.log_start;
+        let owes = before.recovery_point > log.recovery_point
+            || before.log_start.max(Offset::ZERO) != log.log_start;
+        self.owes_checkpoints |= owes;
+        owes
     }
 
     /// Writes the checkpoints if an opened log needs it: a higher recovery point in the file
@@ -424,13 +461,10 @@ impl LogDir {
 
     /// Takes over a partition's offsets; they are written by [`Self::write_checkpoints`].
     pub(super) fn note(&mut self, partition: &TopicPartition, ends: Ends) {
-        let mut set = |map: fn(&mut Self) -> &mut OffsetCheckpoint, value: Offset| {
-            let old = map(self).insert(partition.clone(), value);
-            self.dirty |= old != Some(value);
-        };
-        set(|it| &mut it.recovery_points, ends.recovery_point);
-        set(|it| &mut it.log_starts, ends.log_start);
-        set(|it| &mut it.high_watermarks, ends.high_watermark);
+        let Ends { log_start, recovery_point, high_watermark } = ends;
+        let new = Known { log_start, recovery_point, high_watermark };
+        let known = self.offsets.entry(partition, || Known::NOTHING);
+        self.dirty |= std::mem::replace(known, new) != new;
     }
 
     /// Writes the checkpoints if something changed. Durable on return.
@@ -441,17 +475,12 @@ impl LogDir {
         if !self.dirty {
             return Ok(());
         }
-        for (name, kind, offsets) in [
-            (names::LOG_START_CHECKPOINT, FileKind::LogStartCheckpoint, &self.log_starts),
-            (names::REPLICATION_CHECKPOINT, FileKind::ReplicationCheckpoint, &self.high_watermarks),
-            (
-                names::RECOVERY_POINT_CHECKPOINT,
-                FileKind::RecoveryPointCheckpoint,
-                &self.recovery_points,
-            ),
-        ] {
+        for (name, kind, field) in CHECKPOINTS {
+            let lines = self.offsets.iter().filter_map(|(topic, partition, known)| {
+                Some((topic, partition, Known::known(*field(&mut { *known }))?))
+            });
             // Names with white space were refused when the topic was selected.
-            let Ok(contents) = checkpoint::encode_offsets(kind, offsets) else { continue };
+            let Ok(contents) = checkpoint::encode_offset_lines(kind, lines) else { continue };
             self.store.replace(&top(name), contents.as_bytes())?;
         }
         self.dirty = false;
@@ -491,7 +520,8 @@ impl LogDir {
             let Some(partition) = TopicPartition::from_dir_name(&dir) else { continue };
             let options = self.open_options(&partition, TopicId::NONE, config, None);
             let (log, _) = recovery::open(&mut self.store, &dir, &options)?;
-            self.opened(&partition, &log);
+            // What it may owe is written with the rest.
+            let _ = self.opened(&partition, &log);
         }
         self.write_checkpoints()?;
         self.write_marker()?;

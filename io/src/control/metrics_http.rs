@@ -113,7 +113,7 @@ async fn respond(stream: &mut TcpStream, code: &str, body: &str) -> std::io::Res
 mod tests {
     use heliostat_core::types::{Offset, TopicId, TopicPartition};
 
-    use super::super::status::{PartitionState, PartitionStatus};
+    use super::super::status::{PartitionState, PartitionStatus, Totals};
     use super::*;
 
     fn partition(index: i32) -> PartitionStatus {
@@ -151,8 +151,11 @@ mod tests {
     fn scrapers_get_the_latest_figures() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let status =
-                Status { partitions: [partition(0), partition(1)].into(), ..Status::default() };
+            let status = Status {
+                partitions: [partition(0), partition(1)].into(),
+                totals: Totals { mirroring: 2, ..Totals::default() },
+                ..Status::default()
+            };
             let (_sender, receiver) = watch::channel(Arc::new(status));
             let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
             let addr = server.local_addr().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::status::{PartitionState, PartitionStatus, Status};
+use super::status::{PartitionStatus, Status};
 
 /// Partitions with series of their own.
 const PARTITIONS_MAX: usize = 2_000;
@@ -136,13 +136,13 @@ fn gauges(status: &Status) -> [Sample; 11] {
 
 fn states(out: &mut String, status: &Status) {
     head(out, "partition_state", "gauge", "Partitions in a state");
-    for (state, label) in [
-        (PartitionState::Preparing, "preparing"),
-        (PartitionState::Mirroring, "mirroring"),
-        (PartitionState::NoRoom, "no_room"),
-        (PartitionState::Failed, "failed"),
+    let totals = &status.totals;
+    for (count, label) in [
+        (totals.preparing, "preparing"),
+        (totals.mirroring, "mirroring"),
+        (totals.no_room, "no_room"),
+        (totals.failed, "failed"),
     ] {
-        let count = status.partitions.iter().filter(|one| one.state == state).count();
         line(out, "partition_state", &format!("{{state=\"{label}\"}}"), count);
     }
 }

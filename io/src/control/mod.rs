@@ -3,6 +3,7 @@
 //! It discovers topics, opens logs, gives them to shards, reacts to what they give back,
 //! writes checkpoints, and shows how it goes. Decisions are `heliostat_core::mirror`'s.
 
+mod by_name;
 mod cancel;
 mod copies;
 mod copy;

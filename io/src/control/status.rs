@@ -8,6 +8,8 @@ use heliostat_core::types::{Offset, TopicId, TopicPartition};
 
 use crate::shard::snapshot::ShardSnapshot;
 
+/// Partitions that a snapshot lists, and as many again of those that do not go on.
+pub(super) const PARTITIONS_LISTED_MAX: usize = 2_000;
 /// Events that are kept; older ones are in the log.
 pub(super) const EVENTS_MAX: usize = 256;
 
@@ -88,8 +90,16 @@ pub struct Totals {
     pub partitions: usize,
     /// Of them, those that have reached the source's high watermark.
     pub caught_up: usize,
+    /// Of them, those that are opened, moved or looked into.
+    pub preparing: usize,
+    /// Of them, those that a shard copies.
+    pub mirroring: usize,
+    /// Of them, those that wait for room on the disk.
+    pub no_room: usize,
     /// Of them, those that wait for an operator.
     pub failed: usize,
+    /// Of them, those whose log holds nothing.
+    pub empty: usize,
     /// Offsets that are missing.
     pub lag_records: u64,
     /// The same in bytes; an estimate.
@@ -185,7 +195,8 @@ pub struct Status {
     pub elapsed: Duration,
     /// Sums.
     pub totals: Totals,
-    /// All partitions, by name.
+    /// Partitions by name: all of a job that has ended, otherwise at most some thousands, and of
+    /// very many those that do not go on before others. The sums are of all.
     pub partitions: Arc<[PartitionStatus]>,
     /// Topics that a pattern includes and that are not copied, and why.
     pub refused: Vec<(Arc<str>, &'static str)>,

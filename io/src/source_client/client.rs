@@ -277,10 +277,10 @@ impl SourceClient {
             self.connections.insert(peer.clone(), connection);
         }
         if let Some(error) = error {
-            let fresh = Failing { backoff: Backoff::new(self.reconnect), error: error.clone() };
-            let now = self.now();
+            let fresh = Failing { backoff: Backoff::default(), error: error.clone() };
+            let (now, policy) = (self.now(), self.reconnect);
             let failing = self.failing.entry(peer.clone()).or_insert(fresh);
-            failing.backoff.failed(now, random());
+            failing.backoff.failed(policy, now, random());
             failing.error = error.clone();
         }
     }

@@ -78,13 +78,13 @@ impl Shard {
         if let Some(index) = found {
             return index;
         }
-        let (limits, policy) = (self.config.fetch_limits, self.policy);
+        let limits = self.config.fetch_limits;
         // A connection of a broker that is gone is used again.
         let spare = self.connections.iter().position(|it| it.broker == BrokerId::NONE);
         let index = spare.unwrap_or(self.connections.len());
         match self.connections.get_mut(index) {
-            Some(connection) => connection.adopt(broker, lane, policy),
-            None => self.connections.push(Connection::new(index, broker, lane, limits, policy)),
+            Some(connection) => connection.adopt(broker, lane),
+            None => self.connections.push(Connection::new(index, broker, lane, limits)),
         }
         if let Some(broker) = self.brokers.get_mut(&broker) {
             broker.connections.push(index);
@@ -240,9 +240,9 @@ impl Shard {
             self.buffers_freed = true;
         }
         let random = self.next_random();
-        let now = self.now;
+        let (now, policy) = (self.now, self.policy);
         let connection = &mut self.connections[index];
-        let retry_at = connection.backoff.failed(now, random);
+        let retry_at = connection.backoff.failed(policy, now, random);
         connection.down_reason = Some(Arc::clone(reason));
         let striped = matches!(connection.lane, Lane::Stripe(_));
         let members: Vec<usize> = connection.members.iter().copied().collect();

@@ -15,7 +15,7 @@ impl Shard {
     pub(super) fn add(&mut self, add: AddPartition) {
         let key = add.key;
         assert!(!self.by_key.contains_key(&key), "a partition is added once");
-        let partition = Box::new(Partition::new(add, self.policy, self.now));
+        let partition = Box::new(Partition::new(add, self.now));
         self.count_topic(&partition.topic, true);
         let index = match self.free.pop() {
             Some(index) => {
@@ -141,7 +141,7 @@ impl Shard {
         if !self.brokers.contains_key(&leader) {
             let Some(partition) = self.partition(index) else { return };
             partition.status = Status::AwaitingLeader;
-            partition.trouble.get_or_insert((Trouble::NoLeader, now));
+            partition.trouble.get_or_insert_with(|| Box::new((Trouble::NoLeader, now)));
             self.mark_dirty(index);
             self.want_metadata();
             return;
@@ -211,14 +211,14 @@ impl Shard {
     pub(super) fn back_off(&mut self, index: usize, trouble: Trouble) {
         self.delist(index);
         let random = self.next_random();
-        let now = self.now;
+        let (now, policy) = (self.now, self.policy);
         let Some(partition) = self.partition(index) else { return };
         if matches!(partition.status, Status::Returning(_)) {
             return;
         }
         partition.status = Status::BackingOff;
         partition.is_held_up(trouble, now);
-        let at = partition.backoff.failed(now, random);
+        let at = partition.backoff.failed(policy, now, random);
         let key = partition.key;
         self.timers.set(at, Timer::Retry(key));
         self.mark_dirty(index);
@@ -247,7 +247,7 @@ impl Shard {
         if matches!(partition.status, Status::Returning(_)) {
             return;
         }
-        partition.status = Status::Returning(reason);
+        partition.status = Status::Returning(Box::new(reason));
         partition.evicting = false;
         self.delist(index);
         if self.partition(index).is_some_and(|partition| partition.log.failure().is_none()) {
@@ -276,7 +276,7 @@ impl Shard {
             (Some(failure), _) => {
                 ReturnReason::Disk { action: failure.action, error: failure.error }
             }
-            (None, Status::Returning(reason)) => reason,
+            (None, Status::Returning(reason)) => *reason,
             (None, _) => ReturnReason::Disk { action: "close", error: DiskError::Io(0) },
         };
         let report = Report::Returned { key, log: Box::new(log), reason };

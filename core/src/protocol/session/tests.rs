@@ -520,3 +520,34 @@ proptest! {
         prop_assert!(settled, "in session at the end");
     }
 }
+
+/// Of very many partitions that have caught up, nothing stays behind in the session that they left.
+#[test]
+fn a_large_session_that_nobody_needs_gives_its_memory_back() {
+    let mut session = opened();
+    session.rest();
+    assert_eq!(session.len(), 2, "what is wanted stays");
+    for index in 0..2_000 {
+        session.want(&topic("c", 3), index, 1, at(0));
+    }
+    session.plan();
+    session.on_response_header(ErrorCode::NONE, 77);
+    for index in 0..2_000 {
+        session.remove("c", index);
+    }
+    session.remove("a", 0);
+    session.remove("b", 0);
+    session.rest();
+    assert_eq!((session.entries.end(), session.names.len(), session.changed.capacity()), (0, 0, 0));
+
+    session.want(&topic("a", 1), 0, 10, at(3));
+    let request = session.plan();
+    assert_eq!((request.session_id, request.session_epoch), (77, 0));
+    assert_eq!(shown(&request), ["a-0@3"]);
+}
+
+/// There is one for each of very many partitions.
+#[test]
+fn an_entry_is_small() {
+    assert_eq!(size_of::<Option<Entry>>(), 64);
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heliostat_core::engine::message::{AddPartition, Command, Leader, PartitionKey};
+use heliostat_core::log::epoch_cache::EpochCache;
 use heliostat_core::log::gaps::{GapKind, GapRecord};
 use heliostat_core::log::partition::{PartitionLog, RecoveredLog};
 use heliostat_core::log::recovery::{CutReason, LogOpenError, OpenReport};
@@ -20,13 +21,31 @@ use super::super::copy::{Copy, Opening, Phase, Then};
 use super::super::openers::{Opened, Order};
 use super::super::status::{EventKind, JobPhase};
 use super::reports::asks_epoch;
-use super::{Job, LOADS_FOR, Loads, random};
+use super::{Job, LOADS_FOR, Loads, random, reconnect};
 
 /// Free space that has to come back, beyond the limit, before anything goes on.
 const ROOM_BYTES: u64 = 64 << 20;
 
 /// Wait of a partition whose topic gets another ID, until no log is being opened.
 const ID_RETRY: Duration = Duration::from_millis(10);
+
+/// When the checkpoints may be written for logs that wait for it: it takes a tenth of the time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settling {
+    due: Tick,
+}
+
+impl Settling {
+    const REST: u32 = 9;
+
+    pub(super) fn due(self) -> Tick {
+        self.due
+    }
+
+    fn wrote(&mut self, begun: Tick, ended: Tick) {
+        self.due = ended.after(ended.since(begun) * Self::REST);
+    }
+}
 
 impl Job {
     pub(super) fn open_what_is_due(&mut self, now: Tick) {
@@ -79,38 +98,59 @@ impl Job {
     /// Logs have been opened, `first` and perhaps more: those of partitions that are still
     /// wanted go to shards.
     pub(super) fn take_opened(&mut self, first: Opened) {
-        let mut batch = vec![first];
-        while let Some(next) = self.openers.try_next() {
-            batch.push(next);
-        }
-        for opened in &batch {
-            match &opened.outcome {
+        let mut next = Some(first);
+        while let Some(Opened { key, at, outcome }) = next {
+            next = self.openers.try_next();
+            match outcome {
                 Ok((log, report)) => {
-                    self.log_dir.opened(&opened.at, log);
-                    if let Some(text) = recovered_text(report) {
-                        self.event(EventKind::Recovered, Some(&opened.at), &text);
+                    if let Some(text) = recovered_text(&report) {
+                        self.event(EventKind::Recovered, Some(&at), &text);
+                    }
+                    if self.log_dir.opened(&at, &log) {
+                        self.unsettled.push((key, log));
+                    } else {
+                        self.settled(key, Ok(log));
                     }
                 }
-                // It may have got half-way: no clean stop vouches for that.
-                Err(_) => self.log_dir.distrust(&opened.at),
+                Err(error) => {
+                    // It may have got half-way: no clean stop vouches for that.
+                    self.log_dir.distrust(&at);
+                    self.settled(key, Err(error));
+                }
             }
         }
-        let settled = self.log_dir.settle();
-        for Opened { key, outcome, .. } in batch {
-            let is_wanted = |copy: &Copy| matches!(copy.phase, Phase::Opening { .. });
-            if !self.copies.get(key).is_some_and(is_wanted) {
-                continue;
-            }
-            let outcome = outcome.and_then(|opened| match &settled {
-                Ok(()) => Ok(opened),
+        self.settle();
+    }
+
+    /// Writes the checkpoints that opened logs wait for, if it is time: that costs as much for
+    /// one log as for all, and very many are opened one after another.
+    pub(super) fn settle(&mut self) {
+        if self.unsettled.is_empty() || self.now() < self.settling.due() {
+            return;
+        }
+        let begun = self.now();
+        let written = self.log_dir.settle();
+        self.settling.wrote(begun, self.now());
+        for (key, log) in std::mem::take(&mut self.unsettled) {
+            let outcome = match &written {
+                Ok(()) => Ok(log),
                 Err(error) => Err(error.clone().into()),
-            });
-            match outcome {
-                Ok((log, _)) if self.phase != JobPhase::Stopping => self.hand_over(key, log),
-                // It is at rest and accounted for: the next start goes on with it.
-                Ok(_) => {}
-                Err(error) => self.open_failed(key, &error),
-            }
+            };
+            self.settled(key, outcome);
+        }
+    }
+
+    /// A log is open and accounted for, or it is not.
+    fn settled(&mut self, key: PartitionKey, outcome: Result<RecoveredLog, LogOpenError>) {
+        let is_wanted = |copy: &Copy| matches!(copy.phase, Phase::Opening { .. });
+        if !self.copies.get(key).is_some_and(is_wanted) {
+            return;
+        }
+        match outcome {
+            Ok(log) if self.phase != JobPhase::Stopping => self.hand_over(key, log),
+            // It is at rest: the next start goes on with it.
+            Ok(_) => {}
+            Err(error) => self.open_failed(key, &error),
         }
     }
 
@@ -122,15 +162,17 @@ impl Job {
         let Some(copy) = self.copies.get_mut(key) else { return };
         copy.ends = CopyEnds { log_start: log.log_start, log_end: log.log_end };
         copy.recovery_point = log.recovery_point;
-        copy.epochs.clone_from(&log.epochs);
         let unknown = Leader { broker: BrokerId::NONE, epoch: LeaderEpoch::NONE };
         let leader = self.topics.leader(&copy.at).unwrap_or(unknown);
         if self.silent_on_divergence.contains(&leader.broker) && !copy.epoch_checked {
+            copy.epochs.clone_from(&log.epochs);
             copy.phase = asks_epoch(copy, now);
             if matches!(copy.phase, Phase::Asks { .. }) {
                 return;
             }
         }
+        // The log has them; they come back with it.
+        copy.epochs = EpochCache::default();
         let wanted = copy.wanted_shard.take().filter(|shard| *shard < shards);
         let shard = wanted.unwrap_or_else(|| choose(&self.loads.of_shards));
         if let Some(load) = self.loads.of_shards.get_mut(shard) {
@@ -157,13 +199,13 @@ impl Job {
     }
 
     fn open_failed(&mut self, key: PartitionKey, error: &LogOpenError) {
-        let now = self.now();
+        let (now, policy) = (self.now(), reconnect(&self.config.mirror));
         let text: Arc<str> = Arc::from(with_sources(error));
         let Some(copy) = self.copies.get_mut(key) else { return };
         match error {
             LogOpenError::Store(error) if is_no_room(error) => self.waits_for_room(key),
             LogOpenError::Store(_) => {
-                let (attempts, retry) = copy.on_failure(now, random(), Arc::clone(&text));
+                let (attempts, retry) = copy.on_failure(policy, now, random(), Arc::clone(&text));
                 match &copy.phase {
                     Phase::Opening { how } if attempts < ATTEMPTS_MAX => {
                         copy.phase = Phase::Opens { how: how.clone(), due: retry };
@@ -341,4 +383,19 @@ fn recovered_text(report: &OpenReport) -> Option<String> {
         parts.push(format!("it ended at {end}, below its start: all of it was removed"));
     }
     (!parts.is_empty()).then(|| format!("recovered; {}", parts.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checkpoints of very many logs take long, so logs wait for them together.
+    #[test]
+    fn checkpoints_for_opened_logs_take_a_tenth_of_the_time() {
+        let at = |ms| Tick::ZERO.after(Duration::from_millis(ms));
+        let mut settling = Settling::default();
+        assert_eq!(settling.due(), Tick::ZERO);
+        settling.wrote(at(100), at(150));
+        assert_eq!(settling.due(), at(600));
+    }
 }

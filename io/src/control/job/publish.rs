@@ -8,7 +8,7 @@ use heliostat_core::types::Offset;
 
 use super::super::copy::{Copy, estimate};
 use super::super::status::{
-    JobPhase, PartitionState, PartitionStatus, Status, Totals, approximate,
+    JobPhase, PARTITIONS_LISTED_MAX, PartitionState, PartitionStatus, Status, Totals, approximate,
 };
 use super::{Job, Published, refusals};
 use crate::shard::snapshot::ShardSnapshot;
@@ -20,7 +20,9 @@ impl Job {
             self.phase = JobPhase::Following;
         }
         self.copies.file();
-        let stands = self.publication.timeless && self.publication.changes == self.copies.changes();
+        let stands = self.publication.timeless
+            && self.publication.changes == self.copies.changes()
+            && self.phase != JobPhase::Ended;
         let (partitions, sums) = if stands {
             let last = self.published.borrow();
             (Arc::clone(&last.partitions), last.totals)
@@ -60,50 +62,122 @@ impl Job {
         self.published.send_replace(Arc::new(status));
     }
 
-    /// Every partition's figures, by name, and their sums.
+    /// The figures of all partitions, and which of them are listed one by one.
     fn look_at_partitions(&mut self, now: Tick) -> (Arc<[PartitionStatus]>, Totals) {
-        let mut partitions: Vec<PartitionStatus> =
-            self.copies.values().map(|copy: &Copy| copy.status(now)).collect();
-        estimate_lag_bytes(&mut partitions);
-        partitions.sort_by(|a, b| a.partition.cmp(&b.partition));
-        let totals = totals(&partitions);
-        let is_calm = partitions.iter().all(|partition| partition.trouble.is_none());
-        self.publication =
-            Published { changes: self.copies.changes(), timeless: is_calm && totals.lag.is_zero() };
-        (partitions.into(), totals)
+        // Nobody comes back for more after the last one.
+        let listed_max =
+            if self.phase == JobPhase::Ended { usize::MAX } else { PARTITIONS_LISTED_MAX };
+        let all = look_at(self.copies.values(), now, listed_max);
+        let timeless = all.is_calm && all.totals.lag.is_zero();
+        self.publication = Published { changes: self.copies.changes(), timeless };
+        (all.listed.into(), all.totals)
     }
 }
 
-/// What is missing of logs that nothing is known of, by the size of the others' records.
-fn estimate_lag_bytes(partitions: &mut [PartitionStatus]) {
-    let records = |p: &PartitionStatus| p.log_end.records_since(p.log_start);
-    let known: u64 = partitions.iter().filter(|p| p.size_bytes > 0).map(records).sum();
-    let bytes: u64 = partitions.iter().map(|p| p.size_bytes).sum();
-    let each = approximate(bytes) / approximate(known.max(1));
-    for partition in partitions.iter_mut().filter(|p| p.size_bytes == 0) {
-        partition.lag_bytes = estimate(partition.lag_records, each);
-    }
+/// What [`look_at`] sees.
+struct Look {
+    /// By name.
+    listed: Vec<PartitionStatus>,
+    totals: Totals,
+    /// Nothing holds a partition up.
+    is_calm: bool,
 }
 
-fn totals(partitions: &[PartitionStatus]) -> Totals {
-    let mut totals = Totals { partitions: partitions.len(), ..Totals::default() };
-    for partition in partitions {
-        let is_failed = partition.state == PartitionState::Failed;
-        let is_known =
-            partition.target.is_some() || partition.source_high_watermark >= Offset::ZERO;
-        let is_caught_up = is_known && partition.lag_records == 0 && !is_failed;
-        totals.failed += usize::from(is_failed);
-        totals.caught_up += usize::from(is_caught_up);
-        totals.lag_records += partition.lag_records;
-        totals.lag_bytes = totals.lag_bytes.saturating_add(partition.lag_bytes);
-        totals.lag = totals.lag.max(partition.lag);
-        if !is_failed {
-            let target = partition.target.unwrap_or(Offset::ZERO);
-            totals.left_records += target.records_since(partition.log_end);
+/// Sums up all copies. Lists the first `listed_max`, and as many of those that do not go on:
+/// all of very many would be as much memory again as the copies themselves.
+fn look_at<'a>(
+    copies: impl Iterator<Item = &'a Copy> + Clone,
+    now: Tick,
+    listed_max: usize,
+) -> Look {
+    let bytes_per_record = bytes_per_record(copies.clone());
+    let mut look = Look { listed: Vec::new(), totals: Totals::default(), is_calm: true };
+    for copy in copies {
+        let mut status = copy.status(now);
+        if status.size_bytes == 0 {
+            status.lag_bytes = estimate(status.lag_records, bytes_per_record);
         }
-        totals.size_bytes += partition.size_bytes;
-        totals.bytes_appended += partition.bytes_appended;
-        totals.bytes_per_second += partition.bytes_per_second;
+        add(&mut look.totals, &status);
+        look.is_calm &= status.trouble.is_none();
+        let is_stuck = status.trouble.is_some()
+            || matches!(status.state, PartitionState::Failed | PartitionState::NoRoom);
+        let room = if is_stuck { listed_max.saturating_mul(2) } else { listed_max };
+        if look.listed.len() < room {
+            look.listed.push(status);
+        }
     }
-    totals
+    look.listed.sort_by(|a, b| a.partition.cmp(&b.partition));
+    look
+}
+
+/// Over all logs that hold something: what is missing of the others is estimated by it.
+fn bytes_per_record<'a>(copies: impl Iterator<Item = &'a Copy>) -> f64 {
+    let (mut bytes, mut records) = (0_u64, 0_u64);
+    for copy in copies.filter(|copy| copy.size_bytes > 0) {
+        bytes += copy.size_bytes;
+        records += copy.ends.log_end.records_since(copy.ends.log_start);
+    }
+    approximate(bytes) / approximate(records.max(1))
+}
+
+fn add(totals: &mut Totals, partition: &PartitionStatus) {
+    let is_failed = partition.state == PartitionState::Failed;
+    let is_known = partition.target.is_some() || partition.source_high_watermark >= Offset::ZERO;
+    let is_caught_up = is_known && partition.lag_records == 0 && !is_failed;
+    totals.partitions += 1;
+    match partition.state {
+        PartitionState::Preparing => totals.preparing += 1,
+        PartitionState::Mirroring => totals.mirroring += 1,
+        PartitionState::NoRoom => totals.no_room += 1,
+        PartitionState::Failed => totals.failed += 1,
+    }
+    totals.empty += usize::from(partition.size_bytes == 0);
+    totals.caught_up += usize::from(is_caught_up);
+    totals.lag_records += partition.lag_records;
+    totals.lag_bytes = totals.lag_bytes.saturating_add(partition.lag_bytes);
+    totals.lag = totals.lag.max(partition.lag);
+    if !is_failed {
+        let target = partition.target.unwrap_or(Offset::ZERO);
+        totals.left_records += target.records_since(partition.log_end);
+    }
+    totals.size_bytes += partition.size_bytes;
+    totals.bytes_appended += partition.bytes_appended;
+    totals.bytes_per_second += partition.bytes_per_second;
+}
+
+#[cfg(test)]
+mod tests {
+    use heliostat_core::engine::message::PartitionKey;
+    use heliostat_core::types::{TopicId, TopicPartition};
+
+    use super::*;
+    use crate::control::copy::Phase;
+
+    fn copy(index: i32, phase: Phase, size_bytes: u64) -> Copy {
+        let at = TopicPartition::new("t", index);
+        let mut copy = Copy::new(PartitionKey(0), at, TopicId::NONE);
+        (copy.phase, copy.size_bytes) = (phase, size_bytes);
+        copy
+    }
+
+    /// Nobody scrolls through 100,000 lines, but a failure must not hide behind them.
+    #[test]
+    fn all_are_summed_up_and_few_are_listed() {
+        let failed = || Phase::Failed { reason: Arc::from("why") };
+        let copies: Vec<_> = (0..10)
+            .rev()
+            .map(|index| match index {
+                0 | 1 => copy(index, failed(), 0),
+                2 => copy(index, Phase::Active { shard: 0 }, 0),
+                _ => copy(index, Phase::Active { shard: 0 }, 100),
+            })
+            .collect();
+        let look = look_at(copies.iter(), Tick::ZERO, 3);
+        let Totals { partitions, mirroring, failed, empty, size_bytes, .. } = look.totals;
+        assert_eq!((partitions, mirroring, failed, empty, size_bytes), (10, 8, 2, 3, 700));
+        assert!(!look.is_calm);
+        let listed: Vec<_> = look.listed.iter().map(|one| one.partition.partition).collect();
+        assert_eq!(listed, [0, 1, 7, 8, 9]);
+        assert_eq!(look_at(copies.iter(), Tick::ZERO, usize::MAX).listed.len(), 10);
+    }
 }

@@ -10,7 +10,7 @@ use heliostat_core::types::LeaderEpoch;
 use super::super::copy::{Copy, Opening, Phase, Then, Want};
 use super::super::status::EventKind;
 use super::source::DIVERGED;
-use super::{Job, JobError, random};
+use super::{Job, JobError, random, reconnect};
 use crate::shard::mailbox::Received;
 
 impl Job {
@@ -104,11 +104,11 @@ impl Job {
     }
 
     fn react(&mut self, key: PartitionKey, reason: &ReturnReason) {
-        let now = self.now();
+        let (now, policy) = (self.now(), reconnect(&self.config.mirror));
         let may_cut = self.policy().unclean_leader_election;
         let Some(copy) = self.copies.get_mut(key) else { return };
         let trouble: Arc<str> = Arc::from(reason_text(reason));
-        let (attempts, due) = copy.on_failure(now, random(), trouble);
+        let (attempts, due) = copy.on_failure(policy, now, random(), trouble);
         let latest = copy.epochs.latest().map_or(LeaderEpoch::NONE, |entry| entry.epoch);
         copy.elsewhere = None;
         let asks = |want, due| Phase::Asks { want, due, asked: false };

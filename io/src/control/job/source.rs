@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use heliostat_core::engine::message::{BrokerAddress, Command, PartitionKey};
-use heliostat_core::fetcher::Backoff;
 use heliostat_core::log::gaps::{GapKind, GapRecord};
 use heliostat_core::mirror::returned::{CopyEnds, Repair, on_epoch_end, on_offsets};
 use heliostat_core::mirror::topics::{Change, Refresh};
@@ -140,7 +139,7 @@ impl Job {
             self.event(EventKind::Source, None, &format!("{error}; tried again for ever"));
         }
         self.health.trouble = Some(Arc::from(error.to_string()));
-        let retry = self.health.backoff.failed(now, random());
+        let retry = self.health.backoff.failed(reconnect(&self.config.mirror), now, random());
         self.due.refresh = self.due.refresh.min(retry).max(now.after(REFRESH_GAP));
         // Nothing was learned about their topics; they ask again with the next refresh.
         for key in self.copies.asking() {
@@ -280,20 +279,13 @@ impl Job {
     }
 
     fn keys_of(&self, topic: &str) -> Vec<PartitionKey> {
-        let own = self.copies.values().filter(|copy| &*copy.at.topic == topic);
-        own.map(|copy| copy.key).collect()
+        self.by_name.of_topic(topic).copied().collect()
     }
 
     fn add_copy(&mut self, topic: &TopicIdentity, index: i32) {
         let at = TopicPartition::new(Arc::clone(&topic.name), index);
-        if self.by_name.contains_key(&at) {
-            return;
-        }
-        let key = PartitionKey(self.next_key);
-        self.next_key += 1;
-        self.by_name.insert(at.clone(), key);
-        let backoff = Backoff::new(reconnect(&self.config.mirror));
-        self.copies.insert(Copy::new(key, at, topic.id, backoff));
+        let copies = &mut self.copies;
+        self.by_name.entry(&at, || copies.insert(at.clone(), topic.id));
     }
 
     pub(super) fn adopt_id(&mut self, topic: &TopicIdentity) {
@@ -326,14 +318,14 @@ impl Job {
 
     /// A question about the partition failed; it is put again after a wait, for ever.
     fn ask_later(&mut self, at: &TopicPartition, trouble: Arc<str>) {
-        let now = self.now();
+        let (now, policy) = (self.now(), reconnect(&self.config.mirror));
         let Some(copy) = self.by_name.get(at).and_then(|key| self.copies.get_mut(*key)) else {
             return;
         };
         if let Phase::Asks { due, asked, .. } = &mut copy.phase
             && *asked
         {
-            *due = copy.backoff.failed(now, random());
+            *due = copy.backoff.failed(policy, now, random());
             *asked = false;
             copy.trouble = Some(trouble);
             self.refresh_soon();
