@@ -1,5 +1,6 @@
 //! What is looked at, each as its comparison plays it.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -170,7 +171,8 @@ fn many_partitions(place: &Place, perf: &Perf) -> Result<(), BenchError> {
         format!("--rate={TRICKLE}"),
     ];
     let mut source = Child::start(Some(SOURCE_CPU), &role)?;
-    let address: String = source.hear()?;
+    // The second address is that of the raw port.
+    let (address, _): (String, SocketAddr) = source.hear()?;
     let more = [
         format!("--partitions={MANY_PARTITIONS}"),
         format!("--skip={SKIP}"),

@@ -6,6 +6,7 @@
 mod arrivals;
 mod direct;
 mod ideas;
+mod many;
 mod plain;
 mod splice;
 
@@ -17,6 +18,7 @@ use std::path::Path;
 pub(crate) use self::arrivals::Arrivals;
 pub(crate) use self::direct::Direct;
 pub(crate) use self::ideas::{IdeaLoop, Ideas};
+pub(crate) use self::many::Many;
 pub(crate) use self::plain::Plain;
 pub(crate) use self::splice::Splice;
 use crate::raw::Slice;

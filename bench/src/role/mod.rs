@@ -8,6 +8,7 @@ mod idea;
 mod kafka_source;
 mod librdkafka;
 mod loops;
+mod many;
 mod mirror;
 mod mm2;
 mod paced;
@@ -65,6 +66,8 @@ enum Role {
     Loop(loops::LoopArgs),
     /// The direct loop with one thing done otherwise.
     Idea(idea::IdeaArgs),
+    /// A loop that appends to very many files, from the raw port of the synthetic source.
+    Many(many::ManyArgs),
     /// A loop that writes each arrival at once, from the raw port of a paced source.
     Arrivals(arrivals::ArrivalsArgs),
     /// The embedded source of a load with a schedule.
@@ -106,6 +109,7 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
         Role::KafkaSource(args) => kafka_source::play(args),
         Role::Loop(args) => loops::play(args),
         Role::Idea(args) => idea::play(args),
+        Role::Many(args) => many::play(args),
         Role::Arrivals(args) => arrivals::play(args),
         Role::Paced(args) => paced::play(args),
         Role::Appends(args) => appends::play(args),

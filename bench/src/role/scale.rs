@@ -1,11 +1,12 @@
 //! The product with very many partitions: what opening them, following them and their standing
 //! by cost.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use heliostat_io::control::{PartitionState, Status};
+use heliostat_io::control::Status;
 use serde::{Deserialize, Serialize};
 
 use super::mirror::MirrorArgs;
@@ -43,8 +44,8 @@ pub(crate) struct Scaled {
     pub(crate) ready_seconds: f64,
     /// Resident once all were ready and the window was over.
     pub(crate) rss_bytes: u64,
-    /// Longest lag at the end of the window.
-    pub(crate) lag_seconds: f64,
+    /// Longest of all partitions at the begin of the window, at its end, and ever between.
+    pub(crate) lag_seconds: [f64; 3],
     /// Of the window.
     pub(crate) side: Side,
 }
@@ -54,32 +55,42 @@ pub(super) fn play(args: &ScaleArgs) -> Result<(), BenchError> {
     let begun = Instant::now();
     let job = args.mirror.copy().follow()?;
     let ready = |status: &Status| {
-        let is_ready = |at: &heliostat_io::control::PartitionStatus| {
-            at.state == PartitionState::Mirroring && (!args.filled || at.size_bytes > 0)
-        };
-        status.partitions.len() == args.partitions && status.partitions.iter().all(is_ready)
+        let totals = &status.totals;
+        totals.mirroring == args.partitions && (!args.filled || totals.empty == 0)
     };
     while !ready(&job.status()) {
         job.check()?;
         if begun.elapsed() > Duration::from_secs(args.ready_seconds) {
-            let status = job.status();
-            let open = status.partitions.iter().filter(|at| at.state == PartitionState::Mirroring);
-            let (open, all) = (open.count(), args.partitions);
+            let (open, all) = (job.status().totals.mirroring, args.partitions);
             let why = format!("{open} of {all} partitions open after {:?}", begun.elapsed());
             return Err(BenchError::Incomplete(why));
         }
         std::thread::park_timeout(LOOK_EVERY);
     }
     let ready_seconds = begun.elapsed().as_secs_f64();
-    let (bytes, seconds, cpu_seconds) = args
-        .window
-        .measure(|| Ok(job.status().shards.stats.append.bytes_appended), || job.check().is_err())?;
+    let lag = || job.status().totals.lag.as_secs_f64();
+    let (mut lags, longest) = (Vec::new(), Cell::new(0.0_f64));
+    let (bytes, seconds, cpu_seconds) = args.window.measure(
+        || {
+            lags.push(lag());
+            longest.set(lag());
+            Ok(job.status().shards.stats.append.bytes_appended)
+        },
+        || {
+            longest.set(longest.get().max(lag()));
+            job.check().is_err()
+        },
+    )?;
     let pid = std::process::id();
     let rss_bytes = peak_rss(pid).unwrap_or(0);
     tell(&Scaled {
         ready_seconds,
         rss_bytes: rss(pid).unwrap_or(0),
-        lag_seconds: job.status().totals.lag.as_secs_f64(),
+        lag_seconds: [
+            lags.first().copied().unwrap_or(0.0),
+            lags.last().copied().unwrap_or(0.0),
+            longest.get(),
+        ],
         side: Side { bytes, seconds, cpu_seconds, rss_bytes },
     })?;
     // The end of the input is the end of the measurement, however it went.

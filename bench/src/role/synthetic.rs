@@ -26,13 +26,20 @@ pub(crate) struct SyntheticArgs {
     /// Batches that each partition holds from the start; or
     #[arg(long, default_value_t = 1)]
     stored: u64,
-    /// bytes a second that come to all partitions.
+    /// bytes a second that come to all partitions once they are asked for; or
     #[arg(long)]
     rate: Option<f64>,
+    /// one more than was fetched, for ever, once they are asked for.
+    #[arg(long, conflicts_with = "rate")]
+    turns: bool,
 }
 
 pub(super) fn play(args: &SyntheticArgs) -> Result<(), BenchError> {
-    let offered = args.rate.map_or(Offered::Stored(args.stored), Offered::Rate);
+    let offered = match args.rate {
+        Some(rate) => Offered::Rate(rate),
+        None if args.turns => Offered::Turns,
+        None => Offered::Stored(args.stored),
+    };
     let log = SyntheticLog::new(args.partitions, offered, args.records, args.value_bytes);
     let role = || "the synthetic source".to_owned();
     let log = log.map_err(|error| BenchError::Role { role: role(), why: error.to_string() })?;
@@ -41,9 +48,9 @@ pub(super) fn play(args: &SyntheticArgs) -> Result<(), BenchError> {
         let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
         std::process::exit(0);
     });
-    let listening = |address: std::net::SocketAddr| {
+    let listening = |address: std::net::SocketAddr, raw: std::net::SocketAddr| {
         // Nobody listens any more if this fails.
-        let _ = tell(&address.to_string());
+        let _ = tell(&(address.to_string(), raw));
     };
     serve(log, args.per_topic, listening).map_err(BenchError::system("serve"))
 }

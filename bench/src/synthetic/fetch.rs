@@ -1,6 +1,7 @@
 //! One connection's fetch session.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -30,8 +31,8 @@ struct Asked {
 }
 
 /// What a client asked for on this connection, and what has come for it.
-#[derive(Default)]
 pub(super) struct Session {
+    cluster: Arc<Cluster>,
     id: i32,
     asked: Vec<Asked>,
     by_key: HashMap<(Uuid, i32), usize>,
@@ -39,14 +40,37 @@ pub(super) struct Session {
     ready: VecDeque<usize>,
     /// Batches of all partitions that were looked at.
     seen: u64,
+    /// Batches come to whoever goes on.
+    turning: bool,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for asked in self.asked.iter().filter(|asked| asked.live) {
+            self.cluster.asked.leave(asked.number);
+        }
+    }
 }
 
 impl Session {
+    pub(super) fn new(cluster: &Arc<Cluster>) -> Self {
+        Self {
+            cluster: Arc::clone(cluster),
+            id: cluster.session_id(),
+            asked: Vec::new(),
+            by_key: HashMap::new(),
+            by_number: HashMap::new(),
+            ready: VecDeque::new(),
+            seen: cluster.births(),
+            turning: false,
+        }
+    }
+
     /// Answers when there is something, or when the client does not want to wait longer.
-    pub(super) fn answer(&mut self, cluster: &Cluster, request: &FetchRequest) -> FetchResponse {
+    pub(super) fn answer(&mut self, request: &FetchRequest) -> FetchResponse {
+        let cluster = &Arc::clone(&self.cluster);
         if request.session_epoch <= 0 {
-            *self = Self { id: cluster.session_id(), ..Self::default() };
-            self.seen = cluster.births();
+            *self = Self::new(cluster);
         }
         self.take(cluster, request);
         let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
@@ -78,13 +102,15 @@ impl Session {
                         offset: 0,
                         bytes_max: 0,
                         queued: false,
-                        live: true,
+                        live: false,
                     });
                     self.by_number.insert(number, self.asked.len() - 1);
                     self.asked.len() - 1
                 });
                 if let Some(asked) = self.asked.get_mut(at) {
-                    asked.live = true;
+                    if !std::mem::replace(&mut asked.live, true) {
+                        cluster.asked.join(number);
+                    }
                     asked.offset = partition.fetch_offset;
                     asked.bytes_max = usize::try_from(partition.partition_max_bytes).unwrap_or(0);
                 }
@@ -94,8 +120,10 @@ impl Session {
         for topic in &request.forgotten_topics_data {
             for partition in &topic.partitions {
                 let at = self.by_key.get(&(topic.topic_id, *partition));
-                if let Some(asked) = at.and_then(|at| self.asked.get_mut(*at)) {
-                    asked.live = false;
+                if let Some(asked) = at.and_then(|at| self.asked.get_mut(*at))
+                    && std::mem::take(&mut asked.live)
+                {
+                    cluster.asked.leave(asked.number);
                 }
             }
         }
@@ -117,6 +145,11 @@ impl Session {
             }
         }
         self.seen = births;
+        let turning = cluster.log.takes_turns() && cluster.asked.all_since().is_some();
+        if turning && !self.turning {
+            (0..self.asked.len()).for_each(|at| self.queue(at));
+        }
+        self.turning = turning;
     }
 
     fn collect(
@@ -132,8 +165,8 @@ impl Session {
         {
             let Some(asked) = self.asked.get_mut(at) else { continue };
             asked.queued = false;
-            let batches = cluster.log.batches(asked.number, births);
             let next = cluster.log.batch_of(asked.offset);
+            let batches = cluster.batches_for(asked.number, births, next);
             if !asked.live || next >= batches {
                 continue;
             }

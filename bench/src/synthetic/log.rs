@@ -10,8 +10,11 @@ use heliostat_core::types::{Offset, TimestampMs};
 pub(crate) enum Offered {
     /// All were there before anybody asked: so many in each partition.
     Stored(u64),
-    /// So many bytes a second, from the start on, over all partitions.
+    /// So many bytes a second over all partitions, from when all of them are asked for.
     Rate(f64),
+    /// One more than was fetched, in each partition and for ever, once all of them are asked for:
+    /// answers hold a batch of each partition in turn.
+    Turns,
 }
 
 /// Every partition.
@@ -55,9 +58,20 @@ impl SyntheticLog {
         self.batch.len()
     }
 
+    /// Whether all batches were there before anybody asked.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(self.offered, Offered::Stored(_))
+    }
+
+    /// Whether batches come to whoever goes on.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.offered == Offered::Turns
+    }
+
     /// Batches of all partitions that exist `elapsed` after the start.
     pub(crate) fn births(&self, elapsed: Duration) -> u64 {
         match self.offered {
+            Offered::Turns => 0,
             Offered::Stored(batches) => batches.saturating_mul(self.partitions),
             Offered::Rate(bytes_per_s) => {
                 whole(elapsed.as_secs_f64() * bytes_per_s / bytes(self.batch.len()))
@@ -68,7 +82,7 @@ impl SyntheticLog {
     /// From the start to the batch behind the first `births`; `None` if none comes any more.
     pub(crate) fn birth(&self, births: u64) -> Option<Duration> {
         match self.offered {
-            Offered::Stored(_) => None,
+            Offered::Stored(_) | Offered::Turns => None,
             Offered::Rate(bytes_per_s) => {
                 let seconds = counted(births + 1) * bytes(self.batch.len()) / bytes_per_s;
                 Some(Duration::from_secs_f64(seconds))

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -27,8 +27,10 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use uuid::Uuid;
 
+use super::asked::AskedFor;
 use super::fetch::Session;
 use super::log::SyntheticLog;
+use super::raw;
 
 /// What is spoken, with versions that carry topic IDs.
 const SERVED: [(ApiKey, i16, i16, i16); 6] = [
@@ -50,7 +52,9 @@ const PEER_TIMEOUT: Duration = Duration::from_mins(10);
 pub(crate) struct Cluster {
     pub(super) log: SyntheticLog,
     address: SocketAddr,
-    begun: Instant,
+    pub(super) asked: AskedFor,
+    /// Batches of each partition, where they come to whoever goes on.
+    turns: Vec<AtomicU64>,
     topics: Vec<Topic>,
     per_topic: u64,
     sessions: AtomicI32,
@@ -71,16 +75,44 @@ impl Cluster {
                 id: Uuid::from_u64_pair(0x4000, (1 << 63) | at),
             })
             .collect();
-        let begun = Instant::now();
-        Self { log, address, begun, topics, per_topic, sessions: AtomicI32::new(1) }
+        let asked = AskedFor::new(log.partitions);
+        let turning = if log.takes_turns() { log.partitions } else { 0 };
+        let turns = (0..turning).map(|_| AtomicU64::new(0)).collect();
+        Self { log, address, asked, turns, topics, per_topic, sessions: AtomicI32::new(1) }
     }
 
     pub(super) fn births(&self) -> u64 {
-        self.log.births(self.begun.elapsed())
+        match self.asked.all_since() {
+            Some(begun) => self.log.births(begun.elapsed()),
+            // What is stored is there before anybody asks.
+            None if self.log.is_stored() => self.log.births(Duration::ZERO),
+            None => 0,
+        }
     }
 
     pub(super) fn birth(&self, births: u64) -> Option<Instant> {
-        self.log.birth(births).map(|at| self.begun + at)
+        let begun = self.asked.all_since()?;
+        self.log.birth(births).map(|at| begun + at)
+    }
+
+    /// Batches that a partition holds for somebody who has the first `has`.
+    pub(super) fn batches_for(&self, number: u64, births: u64, has: u64) -> u64 {
+        match usize::try_from(number).ok().and_then(|at| self.turns.get(at)) {
+            None => self.log.batches(number, births),
+            Some(turn) if self.asked.all_since().is_some() => {
+                turn.fetch_max(has + 1, Ordering::Relaxed);
+                has + 1
+            }
+            Some(turn) => turn.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Batches that a partition holds.
+    fn batches(&self, number: u64) -> u64 {
+        match usize::try_from(number).ok().and_then(|at| self.turns.get(at)) {
+            None => self.log.batches(number, self.births()),
+            Some(turn) => turn.load(Ordering::Relaxed),
+        }
     }
 
     pub(super) fn session_id(&self) -> i32 {
@@ -144,7 +176,7 @@ impl Cluster {
 
     fn end_of(&self, topic: &str, partition: i32) -> Option<i64> {
         let number = self.number((self.named(topic)?.id, partition))?;
-        Some(self.log.end(self.log.batches(number, self.births())))
+        Some(self.log.end(self.batches(number)))
     }
 
     fn list_offsets(&self, request: &ListOffsetsRequest) -> ListOffsetsResponse {
@@ -190,16 +222,17 @@ fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
-/// Serves until the process ends; calls `listening` with the address.
+/// Serves until the process ends; calls `listening` with the addresses of the listener and of
+/// the raw port.
 pub(crate) fn serve(
     log: SyntheticLog,
     per_topic: u64,
-    listening: impl FnOnce(SocketAddr),
+    listening: impl FnOnce(SocketAddr, SocketAddr),
 ) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let cluster = Arc::new(Cluster::new(log, per_topic, address));
-    listening(address);
+    listening(address, raw::serve(&cluster)?);
     loop {
         let (stream, _) = listener.accept()?;
         let cluster = Arc::clone(&cluster);
@@ -211,10 +244,10 @@ pub(crate) fn serve(
     }
 }
 
-fn connection(cluster: &Cluster, mut stream: TcpStream) -> io::Result<()> {
+fn connection(cluster: &Arc<Cluster>, mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(PEER_TIMEOUT))?;
-    let mut session = Session::default();
+    let mut session = Session::new(cluster);
     loop {
         let mut size = [0; 4];
         stream.read_exact(&mut size)?;
@@ -286,7 +319,7 @@ fn answer(
         }
         _ => {
             let request = FetchRequest::decode(&mut frame, version)?;
-            session.answer(cluster, &request).encode(&mut out, version)?;
+            session.answer(&request).encode(&mut out, version)?;
         }
     }
     let size = i32::try_from(out.len() - 4)?;
