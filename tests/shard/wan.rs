@@ -77,7 +77,10 @@ fn copy(bytes: u64, stripes: usize) -> (u64, u64) {
         .unwrap();
     wait_for(&control, |report| match report {
         Report::Progress(progress) => {
-            let done = |part: &PartitionProgress| part.log_end >= part.source_high_watermark;
+            let done = |part: &PartitionProgress| {
+                let end = part.source_high_watermark;
+                end > Offset::ZERO && part.log_end >= end
+            };
             progress.iter().any(done).then_some(())
         }
         Report::Returned { reason, .. } => panic!("{reason:?}"),
