@@ -8,6 +8,7 @@ pub mod control;
 pub mod disk;
 pub mod embedded;
 pub mod generate;
+pub mod huge_page;
 pub mod listener;
 pub mod net;
 pub mod path_emulator;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use heliostat_core::log::disk::{DiskAction, DiskDone, DiskOp, FileId, OpId};
-use heliostat_core::log::slot::{SlotClass, SlotPool};
+use heliostat_core::log::slot::{SlotClass, SlotPool, map_apart};
 use heliostat_core::types::ShardId;
 use heliostat_io::shard::executor::{ExecutorError, spawn_pinned};
 use rustix::process::{Resource, getrlimit};
@@ -36,7 +36,7 @@ fn completions_wake_a_shard_that_sleeps() {
             disk.completed().expect("eventfd").await;
             disk.reap(&mut all).expect("ring works");
         }
-        let mut pool = SlotPool::new(1 << 20);
+        let mut pool = SlotPool::new(1 << 20, map_apart);
         let mut done = 0;
         // Each write waits for the one before: a lost wake-up would hang here.
         for number in 0..WRITES {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use heliostat_core::log::disk::{DiskAction, DiskDone, DiskOp, FileId, LogPath, OpId};
-use heliostat_core::log::slot::{SlotClass, SlotPool};
+use heliostat_core::log::slot::{SlotClass, SlotPool, map_apart};
 use heliostat_io::disk::Disk;
 use proptest::prelude::*;
 
@@ -136,7 +136,7 @@ impl World {
         self.writing.entry(file).or_default().push((from, end));
         let mut slot = self
             .pool
-            .get_or_insert_with(|| SlotPool::new(64 << 20))
+            .get_or_insert_with(|| SlotPool::new(64 << 20, map_apart))
             .take(SlotClass::Small)
             .expect("pool is large");
         slot.bytes_mut()[BLOCK..BLOCK + len].fill(fill);

@@ -1,7 +1,7 @@
 //! Queues that are far too small for what is asked.
 
 use heliostat_core::log::disk::{DiskAction, DiskDone, DiskOp, FileId, OpId};
-use heliostat_core::log::slot::{SlotClass, SlotPool};
+use heliostat_core::log::slot::{SlotClass, SlotPool, map_apart};
 
 use crate::support::{create, disk, path};
 
@@ -13,7 +13,7 @@ fn ten_thousand_writes_pass_a_submission_queue_of_two() {
     let mut disk = disk(dir.path(), 2, 8);
     let at = path("t-0", "00000000000000000000.log");
     create(&mut disk, FileId(1), &at);
-    let mut pool = SlotPool::new(8 << 20);
+    let mut pool = SlotPool::new(8 << 20, map_apart);
     let mut all = Vec::new();
     let mut next = 0;
     let mut seen = vec![false; usize::try_from(WRITES).expect("small")];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use heliostat_core::log::disk::{
     DiskAction, DiskDone, DiskError, DiskOp, DiskOutcome, FileId, LogPath, OpId,
 };
-use heliostat_core::log::slot::{Slot, SlotClass, SlotPool};
+use heliostat_core::log::slot::{Slot, SlotClass, SlotPool, map_apart};
 use heliostat_io::disk::{Disk, DiskConfig};
 use heliostat_io::ring::RingConfig;
 
@@ -23,7 +23,7 @@ pub(crate) fn disk(dir: &Path, entries: u32, in_flight_max: u32) -> Disk {
 
 /// A slot full of one byte.
 pub(crate) fn slot_of(fill: u8, class: SlotClass) -> Slot {
-    let mut slot = SlotPool::new(class.bytes()).take(class).expect("one slot fits");
+    let mut slot = SlotPool::new(class.bytes(), map_apart).take(class).expect("one slot fits");
     slot.bytes_mut().fill(fill);
     slot
 }

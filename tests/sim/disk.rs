@@ -15,7 +15,7 @@ use std::mem;
 use heliostat_core::log::disk::{
     DiskAction, DiskDone, DiskError, DiskOp, DiskOutcome, FileId, OpId,
 };
-use heliostat_core::log::slot::{Slot, SlotPool};
+use heliostat_core::log::slot::{Slot, SlotPool, map_apart};
 
 use crate::rng::Chance;
 
@@ -258,7 +258,7 @@ impl SimDisk {
         lies.insert(id);
         let DiskAction::Write { slot: held, len, .. } = &mut flight.op.action else { return None };
         // The disk keeps a copy of the bytes; the log gets its own slot back.
-        let mut copy = SlotPool::new(0).take_over_budget(held.class());
+        let mut copy = SlotPool::new(0, map_apart).take_over_budget(held.class());
         copy.bytes_mut().copy_from_slice(held.bytes());
         let slot = Some(mem::replace(held, copy));
         Some(DiskOutcome { id, slot, result: Ok(DiskDone::Written(*len)) })

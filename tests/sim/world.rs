@@ -9,7 +9,7 @@ use heliostat_core::log::cx::{AppendLimits, AppendMode, AppendStats, Ids, LogCx}
 use heliostat_core::log::disk::{DiskOp, DiskOutcome};
 use heliostat_core::log::partition::{PartitionLog, RecoveredLog};
 use heliostat_core::log::recovery::{self, LogOpenError, OpenOptions};
-use heliostat_core::log::slot::SlotPool;
+use heliostat_core::log::slot::{SlotPool, map_apart};
 use heliostat_core::time::Tick;
 use heliostat_core::types::{LeaderEpoch, Offset, TopicId};
 use uuid::Uuid;
@@ -149,7 +149,7 @@ impl World {
             log: PartitionLog::new(recovered),
             config,
             limits,
-            pool: SlotPool::new(8 << 20),
+            pool: SlotPool::new(8 << 20, map_apart),
             ids: Ids::default(),
             stats: AppendStats::default(),
             preallocate_left: PREALLOCATE_BYTES,
@@ -481,7 +481,7 @@ impl World {
             self.pool.give(slot);
         }
         // The run's own slot goes with the process.
-        self.pool = SlotPool::new(self.pool.budget_bytes());
+        self.pool = SlotPool::new(self.pool.budget_bytes(), map_apart);
         if self.chance.percent(50) {
             // The checkpoint was written a moment before.
             self.saved_recovery_point = self.saved_recovery_point.max(durable);

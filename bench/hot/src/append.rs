@@ -8,7 +8,7 @@ use heliostat_core::log::disk::DiskOp;
 use heliostat_core::log::epoch_cache::EpochCache;
 use heliostat_core::log::partition::{PartitionLog, RecoveredLog};
 use heliostat_core::log::producer_state::ProducerState;
-use heliostat_core::log::slot::{SlotClass, SlotPool};
+use heliostat_core::log::slot::{SlotClass, SlotPool, map_apart};
 use heliostat_core::time::Tick;
 use heliostat_core::types::Offset;
 
@@ -53,7 +53,7 @@ impl Append {
         let second = Run::new(size, first.end);
         let mut it = Self {
             log: empty_log(),
-            pool: SlotPool::new(4 << 20),
+            pool: SlotPool::new(4 << 20, map_apart),
             ids: Ids::default(),
             ops: Vec::new(),
             stats: AppendStats::default(),

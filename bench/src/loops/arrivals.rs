@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use heliostat_core::log::slot::{Slot, SlotClass, SlotPool};
+use heliostat_io::huge_page::map_together;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, ftruncate, open};
 use rustix::io::pwrite;
 
@@ -86,7 +87,7 @@ struct Target {
 impl Arrivals {
     /// `sync_every`: how often each file is synced beside the writes; never without.
     pub(crate) fn new(dir: PathBuf, sync_every: Option<Duration>) -> Self {
-        let (pool, syncs) = (SlotPool::new(POOL_BYTES), sync_every.map(Syncs::start));
+        let (pool, syncs) = (SlotPool::new(POOL_BYTES, map_together), sync_every.map(Syncs::start));
         Self { dir, files: BTreeMap::new(), pool, took: Vec::new(), syncs }
     }
 

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use heliostat_core::log::slot::{Slot, SlotClass, SlotPool};
+use heliostat_io::huge_page::map_together;
 use heliostat_io::ring::{Completion, File, Ring, RingConfig, RingOp, RingReply};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, ftruncate, open};
 
@@ -54,7 +55,7 @@ impl Direct {
             dir,
             files: BTreeMap::new(),
             ring: Ring::new(RingConfig::default()).map_err(io::Error::other)?,
-            pool: SlotPool::new(BUFFERS * SlotClass::Large.bytes()),
+            pool: SlotPool::new(BUFFERS * SlotClass::Large.bytes(), map_together),
             completions: Vec::new(),
             crc: crc.then_some(0),
         })

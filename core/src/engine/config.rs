@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::log::cx::AppendLimits;
+use crate::log::slot::{MapSlots, map_apart};
 use crate::protocol::fetch_stream::FetchLimits;
 
 /// Settings of one shard. Every value is a limit.
@@ -12,6 +13,8 @@ pub struct ShardConfig {
     pub client_id: String,
     /// Bytes of all receive buffers together.
     pub buffer_bytes: usize,
+    /// Where their memory comes from.
+    pub map_slots: MapSlots,
     /// Settings of the append path.
     pub append: AppendLimits,
     /// Bytes that may be preallocated beyond the data of all logs together.
@@ -99,6 +102,7 @@ impl Default for ShardConfig {
         Self {
             client_id: "heliostat".to_owned(),
             buffer_bytes: 32 << 20,
+            map_slots: map_apart,
             append: AppendLimits::default(),
             preallocate_bytes: 1 << 30,
             fetch_limits: FetchLimits::default(),

@@ -214,7 +214,7 @@ impl Shard {
             brokers: BTreeMap::new(),
             connections: Vec::new(),
             without_id: 0,
-            pool: SlotPool::new(config.buffer_bytes),
+            pool: SlotPool::new(config.buffer_bytes, config.map_slots),
             ids: Ids::default(),
             ops: Vec::new(),
             preallocate_left: config.preallocate_bytes,

@@ -845,7 +845,7 @@ mod tests {
     use crate::log::cx::{AppendLimits, AppendStats, Ids};
     use crate::log::disk::{DiskAction, DiskOp};
     use crate::log::index::SegmentIndexes;
-    use crate::log::slot::SlotPool;
+    use crate::log::slot::{SlotPool, map_apart};
     use crate::types::TimestampMs;
 
     fn log(size_bytes: u64) -> PartitionLog {
@@ -875,7 +875,7 @@ mod tests {
     #[test]
     fn a_log_whose_file_is_closed_is_at_rest() {
         let limits = AppendLimits::default();
-        let (mut pool, mut ids) = (SlotPool::new(1 << 20), Ids::default());
+        let (mut pool, mut ids) = (SlotPool::new(1 << 20, map_apart), Ids::default());
         let (mut stats, mut preallocate_left, mut ops) = (AppendStats::default(), 0, Vec::new());
         let mut cx = LogCx {
             now: Tick::ZERO,
@@ -909,7 +909,7 @@ mod tests {
     #[test]
     fn a_run_waits_while_no_more_files_may_be_opened() {
         let limits = AppendLimits::default();
-        let (mut pool, mut ids) = (SlotPool::new(1 << 20), Ids::default());
+        let (mut pool, mut ids) = (SlotPool::new(1 << 20, map_apart), Ids::default());
         let (mut stats, mut preallocate_left) = (AppendStats::default(), 0);
         for size_bytes in [0, 100] {
             let mut log = log(size_bytes);

@@ -6,6 +6,7 @@
 //! bytes that the kernel reads.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
@@ -31,24 +32,39 @@ impl SlotClass {
     }
 }
 
-/// A zeroed-once buffer whose first byte lies on a [`SLOT_ALIGN`] boundary.
+/// Pages that one slot has to itself.
 ///
-/// It has pages of its own: in the heap, what partitions keep would come to lie between slots,
-/// and memory that was given back would stay with the process.
+/// Not of the heap: what partitions keep would come to lie between slots, and memory that was
+/// given back would stay with the process.
+pub trait SlotMemory: Deref<Target = [u8]> + DerefMut + Send {}
+
+impl<M: Deref<Target = [u8]> + DerefMut + Send> SlotMemory for M {}
+
+/// Gets `count` pieces of `bytes` each, aligned to [`SLOT_ALIGN`] and zeroed. They go back to the
+/// system when the last of them is dropped, so that they may be parts of one large page.
+///
+/// # Errors
+/// From the system.
+pub type MapSlots = fn(count: usize, bytes: usize) -> std::io::Result<Vec<Box<dyn SlotMemory>>>;
+
+/// The plain way: a mapping for each.
+///
+/// # Errors
+/// From the system.
+pub fn map_apart(count: usize, bytes: usize) -> std::io::Result<Vec<Box<dyn SlotMemory>>> {
+    let one = |_| MmapMut::map_anon(bytes).map(|memory| Box::new(memory) as Box<dyn SlotMemory>);
+    (0..count).map(one).collect()
+}
+
+/// A zeroed-once buffer whose first byte lies on a [`SLOT_ALIGN`] boundary.
 pub struct Slot {
-    memory: MmapMut,
+    memory: Box<dyn SlotMemory>,
     class: SlotClass,
+    /// The pair that it was mapped with, if any: their memory goes back together.
+    pair: Option<u32>,
 }
 
 impl Slot {
-    #[expect(clippy::panic, reason = "as an allocation that fails")]
-    fn new(class: SlotClass) -> Self {
-        match MmapMut::map_anon(class.bytes()) {
-            Ok(memory) => Self { memory, class },
-            Err(error) => panic!("the system gives no memory for a buffer: {error}"),
-        }
-    }
-
     /// Which of the two sizes it has.
     pub fn class(&self) -> SlotClass {
         self.class
@@ -73,11 +89,16 @@ impl fmt::Debug for Slot {
 
 /// The slots of one shard. Allocates on demand up to the budget and then refuses,
 /// which is the shard's back-pressure: a connection without a slot stops reading.
+///
+/// Large slots come in pairs, the two halves of a huge page where the system has one; a pair is
+/// given up as a whole, or counts.
 #[derive(Debug)]
 pub struct SlotPool {
     budget_bytes: usize,
+    map: MapSlots,
     /// Bytes of all slots that exist, lent or free.
     allocated_bytes: usize,
+    pairs: u32,
     small: Free,
     large: Free,
 }
@@ -96,12 +117,36 @@ impl Free {
         self.spare = self.spare.min(self.slots.len());
         slot
     }
+
+    /// Drops up to `slots` of them, but no half of a pair. Returns how many.
+    fn drop_up_to(&mut self, slots: usize) -> usize {
+        let before = self.slots.len();
+        self.slots.sort_unstable_by_key(|slot| slot.pair);
+        let mut at = 0;
+        while let Some(first) = self.slots.get(at) {
+            let left = slots - (before - self.slots.len());
+            let is_pair = first.pair.is_some();
+            let whole = !is_pair || self.slots.get(at + 1).is_some_and(|s| s.pair == first.pair);
+            let width = 1 + usize::from(is_pair);
+            if left == 0 {
+                break;
+            }
+            if whole && width <= left {
+                self.slots.drain(at..at + width);
+            } else {
+                at += 1;
+            }
+        }
+        self.spare = self.spare.min(self.slots.len());
+        before - self.slots.len()
+    }
 }
 
 impl SlotPool {
-    /// A pool that never holds more than `budget_bytes` in slots.
-    pub fn new(budget_bytes: usize) -> Self {
-        Self { budget_bytes, allocated_bytes: 0, small: Free::default(), large: Free::default() }
+    /// A pool that never holds more than `budget_bytes` in slots, of memory that `map` gets.
+    pub fn new(budget_bytes: usize, map: MapSlots) -> Self {
+        let (small, large) = (Free::default(), Free::default());
+        Self { budget_bytes, map, allocated_bytes: 0, pairs: 0, small, large }
     }
 
     /// A slot, or `None` while the budget is lent out. Its bytes are stale.
@@ -109,45 +154,74 @@ impl SlotPool {
         if let Some(slot) = self.free(class).take() {
             return Some(slot);
         }
-        let room = |pool: &Self| pool.allocated_bytes + class.bytes() <= pool.budget_bytes;
         // Free slots of the other size give their memory back before we refuse.
-        while !room(self) {
-            let other = match class {
-                SlotClass::Small => self.large.take(),
-                SlotClass::Large => self.small.take(),
-            }?;
-            self.allocated_bytes -= other.class.bytes();
+        while self.room(class) == 0 {
+            let freed = match class {
+                SlotClass::Small => self.large.drop_up_to(2) * SlotClass::Large.bytes(),
+                SlotClass::Large => self.small.drop_up_to(16) * SlotClass::Small.bytes(),
+            };
+            if freed == 0 {
+                return None;
+            }
+            self.allocated_bytes -= freed;
         }
-        self.allocated_bytes += class.bytes();
-        Some(Slot::new(class))
+        let mut mapped = match class {
+            SlotClass::Large if self.room(class) >= 2 => self.map_slots(class, 2),
+            _ => self.map_slots(class, 1),
+        };
+        let slot = mapped.pop();
+        self.free(class).slots.extend(mapped);
+        slot
     }
 
     /// A slot even if the budget is lent out, for bytes that are already here.
     pub fn take_over_budget(&mut self, class: SlotClass) -> Slot {
-        self.take(class).unwrap_or_else(|| {
-            self.allocated_bytes += class.bytes();
-            Slot::new(class)
-        })
+        match self.take(class).or_else(|| self.map_slots(class, 1).pop()) {
+            Some(slot) => slot,
+            None => unreachable!("a mapping for each was asked for"),
+        }
     }
 
     /// Takes a slot back; one beyond the budget is freed.
     pub fn give(&mut self, slot: Slot) {
+        let class = slot.class;
+        self.free(class).slots.push(slot);
         if self.allocated_bytes > self.budget_bytes {
-            self.allocated_bytes -= slot.class.bytes();
-            return;
+            let over = (self.allocated_bytes - self.budget_bytes).div_ceil(class.bytes());
+            let gone = self.free(class).drop_up_to(over.next_multiple_of(2));
+            self.allocated_bytes -= gone * class.bytes();
         }
-        self.free(slot.class).slots.push(slot);
     }
 
     /// Gives back half of the memory that nobody has needed since the last call: what a burst
     /// took is not kept for ever, and a pause does not cost the next one all of it.
     pub fn rest(&mut self) {
-        for free in [&mut self.small, &mut self.large] {
-            let keep = free.slots.len() - free.spare.div_ceil(2).min(free.slots.len());
-            let gone = free.slots.drain(keep..).map(|slot| slot.class.bytes()).sum::<usize>();
-            self.allocated_bytes -= gone;
+        for class in [SlotClass::Small, SlotClass::Large] {
+            let free = self.free(class);
+            let half = free.spare.div_ceil(2).next_multiple_of(2);
+            let gone = free.drop_up_to(half.min(free.spare));
             free.spare = free.slots.len();
+            self.allocated_bytes -= gone * class.bytes();
         }
+    }
+
+    /// How many more of a size the budget allows.
+    fn room(&self, class: SlotClass) -> usize {
+        self.budget_bytes.saturating_sub(self.allocated_bytes) / class.bytes()
+    }
+
+    #[expect(clippy::panic, reason = "as an allocation that fails")]
+    fn map_slots(&mut self, class: SlotClass, count: usize) -> Vec<Slot> {
+        let mapped = match (self.map)(count, class.bytes()) {
+            Ok(mapped) => mapped,
+            Err(error) => panic!("the system gives no memory for a buffer: {error}"),
+        };
+        let pair = (count > 1).then(|| {
+            self.pairs = self.pairs.wrapping_add(1);
+            self.pairs
+        });
+        self.allocated_bytes += count * class.bytes();
+        mapped.into_iter().map(|memory| Slot { memory, class, pair }).collect()
     }
 
     /// The limit, in bytes.
@@ -174,38 +248,49 @@ impl SlotPool {
 mod tests {
     use super::*;
 
+    fn pool(budget_bytes: usize) -> SlotPool {
+        SlotPool::new(budget_bytes, map_apart)
+    }
+
+    fn held_mib(pool: &SlotPool) -> usize {
+        pool.allocated_bytes >> 20
+    }
+
     #[test]
     fn slots_are_aligned() {
         for class in [SlotClass::Small, SlotClass::Large] {
-            let slot = Slot::new(class);
+            let slot = pool(1 << 20).take(class).expect("fits");
             assert_eq!(slot.bytes().as_ptr().align_offset(SLOT_ALIGN), 0);
             assert_eq!(slot.bytes().len(), class.bytes());
         }
     }
 
     #[test]
-    fn what_nobody_needs_is_given_back_by_halves() {
-        let mut pool = SlotPool::new(16 << 20);
+    fn what_nobody_needs_is_given_back_by_halves_and_in_pairs() {
+        let mut pool = pool(16 << 20);
         let mut burst: Vec<_> = (0..8).filter_map(|_| pool.take(SlotClass::Large)).collect();
-        let kept = burst.pop();
+        let kept = burst.pop().expect("eight");
         for slot in burst {
             pool.give(slot);
         }
-        let held = |pool: &SlotPool| pool.allocated_bytes >> 20;
         pool.rest();
-        assert_eq!(held(&pool), 8, "they were all needed since the last call");
+        assert_eq!(held_mib(&pool), 8, "they were all needed since the last call");
         pool.rest();
-        assert_eq!(held(&pool), 4, "half of seven, rounded up");
+        assert_eq!(held_mib(&pool), 4, "half of seven, rounded up");
         for _ in 0..9 {
             pool.rest();
         }
-        assert_eq!((held(&pool), pool.lent_bytes() >> 20), (1, 1));
-        drop(kept);
+        assert_eq!((held_mib(&pool), pool.lent_bytes() >> 20), (2, 1), "a pair goes as a whole");
+        pool.give(kept);
+        for _ in 0..9 {
+            pool.rest();
+        }
+        assert_eq!((held_mib(&pool), pool.lent_bytes()), (0, 0));
     }
 
     #[test]
     fn pool_refuses_past_its_budget_and_recycles() {
-        let mut pool = SlotPool::new((1 << 20) + (64 << 10));
+        let mut pool = pool((1 << 20) + (64 << 10));
         let large = pool.take(SlotClass::Large).expect("fits");
         let small = pool.take(SlotClass::Small).expect("fits");
         assert!(pool.take(SlotClass::Small).is_none());
@@ -216,5 +301,45 @@ mod tests {
         pool.give(small);
         pool.give(second);
         assert_eq!(pool.lent_bytes(), 0);
+    }
+
+    /// Whatever is taken and given: the budget is kept, what is lent is counted, and a pair that
+    /// is lent by half still counts as a whole.
+    #[test]
+    fn no_order_of_calls_exceeds_the_budget_or_loses_a_slot() {
+        for seed in 1..200_u64 {
+            let mut random = seed;
+            let mut next = |below: u64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
+                (random >> 33) % below
+            };
+            let budget = usize::try_from(next(8 << 20)).expect("small");
+            let mut pool = pool(budget);
+            let (mut lent, mut over) = (Vec::new(), 0);
+            for _ in 0..400 {
+                let class = if next(3) == 0 { SlotClass::Large } else { SlotClass::Small };
+                match next(8) {
+                    0..3 => lent.extend(pool.take(class)),
+                    3 if over == 0 => {
+                        let before = pool.allocated_bytes;
+                        lent.push(pool.take_over_budget(class));
+                        over = usize::from(pool.allocated_bytes > budget.max(before));
+                    }
+                    4..7 if !lent.is_empty() => {
+                        let at = usize::try_from(next(lent.len() as u64)).expect("small");
+                        pool.give(lent.swap_remove(at));
+                    }
+                    7 => pool.rest(),
+                    _ => {}
+                }
+                let is_lent: usize = lent.iter().map(|slot: &Slot| slot.class.bytes()).sum();
+                assert_eq!(pool.lent_bytes(), is_lent, "seed {seed}");
+                let bound = budget + over * SlotClass::Large.bytes();
+                assert!(pool.allocated_bytes <= bound, "seed {seed}");
+            }
+            lent.drain(..).for_each(|slot| pool.give(slot));
+            assert_eq!(pool.lent_bytes(), 0, "seed {seed}");
+            assert!(pool.allocated_bytes <= budget, "seed {seed}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use heliostat_core::log::cx::{AppendLimits, AppendMode};
 use heliostat_core::types::ShardId;
 
 use crate::disk::{DirectIo, DiskConfig, disk_space, probe_direct_io};
+use crate::huge_page::map_together;
 use crate::net::SocketOptions;
 use crate::shard::executor::{ExecutorError, ShardThread, spawn_pinned};
 use crate::shard::mailbox::{ControlEnd, mailbox};
@@ -132,6 +133,7 @@ fn shard_config(config: &MirrorConfig, mode: AppendMode, preallocate_bytes: u64)
     ShardConfig {
         client_id: config.client_id.clone(),
         buffer_bytes: usize::try_from(config.shard_memory_bytes).unwrap_or(usize::MAX),
+        map_slots: map_together,
         append: AppendLimits {
             mode,
             check_crcs: config.check_crcs,

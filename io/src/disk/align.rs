@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use heliostat_core::log::slot::{SLOT_ALIGN, SlotClass, SlotPool};
+use heliostat_core::log::slot::{SLOT_ALIGN, SlotClass, SlotPool, map_apart};
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
@@ -132,7 +132,7 @@ fn physical_block(stat: &Statx) -> Option<usize> {
 
 /// Writes one unit and reads it back.
 fn try_write(file: &OwnedFd, unit: usize) -> Result<bool, Errno> {
-    let mut pool = SlotPool::new(2 * SlotClass::Small.bytes());
+    let mut pool = SlotPool::new(2 * SlotClass::Small.bytes(), map_apart);
     let (Some(mut out), Some(mut back)) =
         (pool.take(SlotClass::Small), pool.take(SlotClass::Small))
     else {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::log::slot::{SlotClass, SlotPool};
+use crate::log::slot::{SlotClass, SlotPool, map_apart};
 use proptest::prelude::*;
 
 /// A step of the log or of the disk.
@@ -70,7 +70,7 @@ impl Bench {
         Self {
             window: WriteWindow::new(0, block),
             model: Model::default(),
-            pool: SlotPool::new(64 << 20),
+            pool: SlotPool::new(64 << 20, map_apart),
             block,
             next_id: 0,
             contents: Vec::new(),
