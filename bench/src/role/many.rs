@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clap::Args;
+use heliostat_io::preflight::raise_open_files;
 
 use super::tell;
 use super::timed::Window;
@@ -27,8 +28,8 @@ pub(super) struct ManyArgs {
     /// Files.
     #[arg(long)]
     partitions: u32,
-    /// Files that are open at a time.
-    #[arg(long, default_value_t = 1_024)]
+    /// Files that are open at a time; as many as the product's.
+    #[arg(long, default_value_t = 4_096)]
     open_max: usize,
     /// Sync nothing.
     #[arg(long)]
@@ -38,6 +39,7 @@ pub(super) struct ManyArgs {
 }
 
 pub(super) fn play(args: &ManyArgs) -> Result<(), BenchError> {
+    raise_open_files();
     Many::prepare(&args.to, args.partitions).map_err(BenchError::system("make many files"))?;
     let mut stream = Port::connect(args.source).map_err(BenchError::system("connect"))?;
     let mut many = Many::new(args.to.clone(), args.open_max, !args.unsynced);

@@ -11,6 +11,7 @@ use heliostat_core::types::ShardId;
 use crate::disk::{DirectIo, DiskConfig, disk_space, probe_direct_io};
 use crate::huge_page::map_together;
 use crate::net::SocketOptions;
+use crate::preflight::raise_open_files;
 use crate::shard::executor::{ExecutorError, ShardThread, spawn_pinned};
 use crate::shard::mailbox::{ControlEnd, mailbox};
 use crate::shard::run::{ShardError, ShardSetup, run};
@@ -18,6 +19,14 @@ use crate::shard::run::{ShardError, ShardSetup, run};
 /// Space that all shards together may reserve beyond their data, in bytes; never more
 /// than a twentieth of what is free.
 const PREALLOCATE_BYTES_MAX: u64 = 8 << 30;
+
+/// Open files that are not `.log` files of a shard: connections, threads that open logs, side
+/// files on their way.
+const OPEN_FILES_BESIDE: usize = 512;
+/// What a shard cannot do without, whatever the limit.
+const OPEN_FILES_MIN: usize = 16;
+/// More are not worth their memory: who has so many partitions opens and closes.
+const OPEN_FILES_MAX: usize = 4_096;
 
 /// Why shards did not start.
 #[derive(Debug, thiserror::Error)]
@@ -75,11 +84,12 @@ pub fn spawn_shards(
     let mode = append_mode(log_dir, config.append_direct)?;
     let reserve = disk_space(log_dir).map_err(ShardsError::Probe)?.free_bytes / 20;
     let reserve = reserve.min(PREALLOCATE_BYTES_MAX) / u64::try_from(count).unwrap_or(1).max(1);
+    let open_files_max = open_files_each(raise_open_files(), count);
     let (mut threads, mut ends) = (Vec::new(), Vec::new());
     for index in 0..count {
         let (control, shard) = mailbox().map_err(ShardsError::Mailbox)?;
         let setup = ShardSetup {
-            config: shard_config(config, mode, reserve),
+            config: ShardConfig { open_files_max, ..shard_config(config, mode, reserve) },
             log_dir: log_dir.to_path_buf(),
             disk: disk_config(mode),
             sockets: SocketOptions {
@@ -96,6 +106,14 @@ pub fn spawn_shards(
         ends.push(control);
     }
     Ok((ShardFleet { threads, mode }, ends))
+}
+
+/// `.log` files that each shard may have open: as many again wait for the sync before they are
+/// closed, and the rest of the process wants some.
+fn open_files_each(limit: u64, shards: usize) -> usize {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let each = limit.saturating_sub(OPEN_FILES_BESIDE) / 2 / shards.max(1);
+    each.clamp(OPEN_FILES_MIN, OPEN_FILES_MAX)
 }
 
 fn append_mode(log_dir: &Path, wanted: AppendDirect) -> Result<AppendMode, ShardsError> {
@@ -161,5 +179,25 @@ fn shard_config(config: &MirrorConfig, mode: AppendMode, preallocate_bytes: u64)
             config.reconnect_backoff_max.max(Duration::from_millis(1)),
         ),
         ..base
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_files_are_shared_out_and_leave_room_for_the_rest() {
+        // As many again may be open while they are closed: together they stay within the limit.
+        for (limit, shards, each) in [
+            (1_024, 1, 256),
+            (1_024, 2, 128),
+            (20_000, 4, 2_436),
+            (1 << 20, 1, 4_096),
+            (600, 8, 16),
+        ] {
+            assert_eq!(open_files_each(limit, shards), each, "{limit} for {shards}");
+        }
+        assert_eq!(open_files_each(u64::MAX, 1), 4_096);
     }
 }

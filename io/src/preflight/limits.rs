@@ -1,23 +1,23 @@
 //! Limits of this process: locked memory, open files, CPUs.
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::{Fact, Verdict, size};
 use crate::shard::executor::{LOCKED_BYTES_PER_SHARD, MEMLOCK_BYTES_MIN};
 
-/// Open files below which a mirror of modest size runs out: each hot partition has
-/// one, each connection another.
-const FILES_WARN: u64 = 65_536;
-/// What a process gets by default; too few to start with.
-const FILES_FAIL: u64 = 512;
+/// Open files below which a mirror of some size opens and closes all the time: each partition
+/// that is written has one, and another while it is closed; each connection has one.
+const FILES_WARN: u64 = 8_192;
+/// Too few to start with.
+const FILES_FAIL: u64 = 1_024;
 
 pub(super) fn facts(shards: u16) -> Vec<Fact> {
     let cpus = sched_getaffinity(None).map_or(0, |set| set.count());
     let present = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     vec![
         judge_memlock(getrlimit(Resource::Memlock).current, shards),
-        judge_files(getrlimit(Resource::Nofile).current, getrlimit(Resource::Nofile).maximum),
+        judge_files(getrlimit(Resource::Nofile).maximum),
         judge_cpus(cpus, present, shards),
     ]
 }
@@ -45,17 +45,27 @@ fn judge_memlock(limit: Option<u64>, shards: u16) -> Fact {
         .remedy(format!("ulimit -l {needed}, or LimitMEMLOCK={needed}K of the service"))
 }
 
-fn judge_files(soft: Option<u64>, hard: Option<u64>) -> Fact {
-    let limit = soft.unwrap_or(u64::MAX);
-    let verdict = match limit {
+/// The hard limit: a mirror raises its soft one to it.
+fn judge_files(hard: Option<u64>) -> Fact {
+    let verdict = match hard.unwrap_or(u64::MAX) {
         0..FILES_FAIL => Verdict::Fail,
         FILES_FAIL..FILES_WARN => Verdict::Warn,
         _ => Verdict::Ok,
     };
-    let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
-    Fact::new("limits.open_files", format!("{} (hard {})", shown(soft), shown(hard)), verdict)
+    let shown = hard.map_or("unlimited".to_owned(), |n| n.to_string());
+    Fact::new("limits.open_files", format!("{shown} (the hard limit)"), verdict)
         .meaning("one for each partition that is written at the moment and each connection")
-        .remedy("ulimit -n 100000, or LimitNOFILE=100000 of the service")
+        .remedy("ulimit -Hn 100000 as root, or LimitNOFILE=100000 of the service")
+}
+
+/// Lets the process open as many files as it may, and returns how many that are.
+pub fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
+        Err(_) => limit.current.unwrap_or(u64::MAX),
+    }
 }
 
 /// `usable`: CPUs in the affinity mask. `granted`: less what a container's quota takes.
@@ -96,15 +106,22 @@ mod tests {
     fn files_and_cpus_are_judged() {
         for (limit, verdict) in [
             (Some(100), Verdict::Fail),
-            (Some(1024), Verdict::Warn),
+            (Some(1_024), Verdict::Warn),
             (Some(100_000), Verdict::Ok),
             (None, Verdict::Ok),
         ] {
-            assert_eq!(judge_files(limit, None).verdict, verdict, "{limit:?}");
+            assert_eq!(judge_files(limit).verdict, verdict, "{limit:?}");
         }
         assert_eq!(judge_cpus(2, 2, 1).verdict, Verdict::Ok);
         assert_eq!(judge_cpus(2, 2, 2).verdict, Verdict::Warn);
         assert_eq!(judge_cpus(8, 1, 2).verdict, Verdict::Warn, "a quota counts");
         assert!(!usable_cpus().is_empty());
+    }
+
+    #[test]
+    fn the_limit_is_raised_as_far_as_it_goes() {
+        let hard = getrlimit(Resource::Nofile).maximum;
+        assert_eq!(raise_open_files(), hard.unwrap_or(u64::MAX));
+        assert_eq!(getrlimit(Resource::Nofile).current, hard);
     }
 }

@@ -9,7 +9,7 @@ mod limits;
 mod log_dir;
 mod network;
 
-pub use limits::usable_cpus;
+pub use limits::{raise_open_files, usable_cpus};
 
 use std::fs;
 use std::path::Path;
