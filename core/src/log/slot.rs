@@ -149,15 +149,16 @@ impl SlotPool {
         Self { budget_bytes, map, allocated_bytes: 0, pairs: 0, small, large }
     }
 
-    /// A slot, or `None` while the budget is lent out. Its bytes are stale.
+    /// A slot of at least this size, or `None` while the budget is lent out. Its bytes are stale.
     pub fn take(&mut self, class: SlotClass) -> Option<Slot> {
         if let Some(slot) = self.free(class).take() {
             return Some(slot);
         }
-        // Free slots of the other size give their memory back before we refuse.
         while self.room(class) == 0 {
+            // Memory that was just given back costs as much as a copy to be had again: a larger
+            // slot serves as well. Small ones make room.
             let freed = match class {
-                SlotClass::Small => self.large.drop_up_to(2) * SlotClass::Large.bytes(),
+                SlotClass::Small => return self.large.take(),
                 SlotClass::Large => self.small.drop_up_to(16) * SlotClass::Small.bytes(),
             };
             if freed == 0 {
@@ -296,8 +297,9 @@ mod tests {
         assert!(pool.take(SlotClass::Small).is_none());
         assert_eq!(pool.lent_bytes(), pool.budget_bytes());
         pool.give(large);
-        // The free large slot is given up for a small one.
         let second = pool.take(SlotClass::Small).expect("room again");
+        assert_eq!(second.class(), SlotClass::Large, "what is free serves");
+        assert!(pool.take(SlotClass::Large).is_none(), "a small one that is lent makes no room");
         pool.give(small);
         pool.give(second);
         assert_eq!(pool.lent_bytes(), 0);
