@@ -86,6 +86,10 @@ pub enum RingError {
     Submit(#[source] io::Error),
 }
 
+/// Kernel threads of one shard that operations wait in. By default there are four a CPU: fewer
+/// than syncs under way at once, and an append waited until one of them had ended.
+const WORKERS_MAX: u32 = 64;
+
 /// What the append path cannot do without.
 const OPCODES: [(u8, &str); 9] = [
     (opcode::OpenAt::CODE, "openat"),
@@ -124,6 +128,8 @@ pub(super) fn set_up(config: RingConfig) -> Result<(IoUring, RingFeatures), Ring
         }
         match builder.build(config.entries) {
             Ok(uring) => {
+                // Left as they are by a kernel before 5.15.
+                let _ = uring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, 0]);
                 let ftruncate = probe(&uring)?;
                 return Ok((uring, RingFeatures { coop_taskrun, single_issuer, ftruncate }));
             }
@@ -169,4 +175,18 @@ fn refusal() -> Refusal {
         .filter_map(|line| line.strip_prefix("Seccomp:"))
         .any(|mode| mode.trim() == "2");
     if filtered { Refusal::Seccomp } else { Refusal::Policy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appends_find_a_kernel_thread_beside_all_syncs() {
+        let (uring, _) = set_up(RingConfig::default()).unwrap();
+        let mut limits = [0, 0];
+        // Zeros change nothing and are overwritten with what holds.
+        uring.submitter().register_iowq_max_workers(&mut limits).unwrap();
+        assert_eq!(limits[0], 64);
+    }
 }
