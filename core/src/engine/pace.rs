@@ -26,7 +26,11 @@ const KEPT_PERCENT: u64 = 125;
 const FACTOR_FIRST: usize = 2;
 const FACTOR_NEXT: usize = 4;
 
-/// Bytes, batches and offsets that were appended of late.
+/// What is counted is counted so many times: halves of few batches are to stay exact. A batch that
+/// is taken for one hundredth larger than it is makes a hole of every sixth range.
+const COUNTED: u64 = 1 << 20;
+
+/// Bytes, batches and offsets that were appended of late, each [`COUNTED`] times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Density {
     bytes: u64,
@@ -37,10 +41,11 @@ pub(super) struct Density {
 impl Density {
     /// `offsets` holds those that compaction left out as well.
     pub(super) fn observe(&mut self, bytes: u64, offsets: u64, batches: u64) {
-        self.bytes += bytes;
-        self.offsets += offsets;
-        self.batches += batches;
-        if self.bytes > MEMORY_BYTES {
+        let count = |sum: u64, n: u64| sum.saturating_add(n.saturating_mul(COUNTED));
+        self.bytes = count(self.bytes, bytes);
+        self.offsets = count(self.offsets, offsets);
+        self.batches = count(self.batches, batches);
+        if self.bytes > MEMORY_BYTES * COUNTED {
             self.bytes = (self.bytes / 2).max(1);
             self.offsets = (self.offsets / 2).max(1);
             self.batches = (self.batches / 2).max(1);
@@ -338,6 +343,17 @@ mod tests {
             assert!(it.observe(bytes + 1, now.after(Duration::from_secs(2)), RTT, &limits));
             assert_eq!(it.decide(now, (1, allowed), &limits), Some(allowed));
         }
+    }
+
+    #[test]
+    fn equal_batches_are_known_exactly_however_often_older_ones_count_half() {
+        let mut density = Density::default();
+        for run in 0..1_000 {
+            let batches = 1 + run % 7;
+            density.observe(65_700 * batches, 64 * batches, batches);
+        }
+        assert_eq!((density.batch_bytes(), density.batch_offsets()), (65_700, 64));
+        assert!((1_023..=1_024).contains(&density.offsets(16 * 65_700)));
     }
 
     #[test]

@@ -17,6 +17,9 @@
 //!   are wholly below are skipped;
 //! * hole: its first batch begins behind. A connection without a range asks for what is
 //!   missing, at the cost of one round trip, so ranges are planned to begin a little early.
+//!   A large hole comes where an answer was cut short, as at the end of each of the source's
+//!   segments. Who brought that one fills it, and gives up the range that it was to bring next:
+//!   its window is open, while that of a fresh connection takes seconds on a long path.
 //!
 //! Invariant: a connection's ranges have their turns in the order in which it asked for them,
 //! so nothing that waits unread holds up what comes before it.
@@ -42,6 +45,8 @@ const MARGIN_MAX: u64 = 256;
 /// ranges is about where both cost the same.
 const MARGIN_AFTER_HOLE: u64 = 32;
 const MARGIN_AFTER_RANGE: u64 = 2;
+/// A range that lacks more than one of so many parts was cut off, not misjudged.
+const SHORT_PARTS: i64 = 4;
 /// Ranges that a connection has at once: one that comes, and one that follows it.
 const RANGES_AT_ONCE: usize = 2;
 
@@ -120,11 +125,14 @@ pub(super) struct Stripes {
     margin: u64,
     /// A range ahead brought nothing: no other one before something was appended.
     paused: bool,
+    /// Who is to ask for what comes next, and nobody else.
+    filler: Option<usize>,
 }
 
 impl Default for Stripes {
     fn default() -> Self {
-        Self { ranges: VecDeque::new(), number: 0, margin: MARGIN_FIRST, paused: false }
+        let ranges = VecDeque::new();
+        Self { ranges, number: 0, margin: MARGIN_FIRST, paused: false, filler: None }
     }
 }
 
@@ -136,12 +144,18 @@ impl Stripes {
         if held >= RANGES_AT_ONCE {
             return None;
         }
-        let Some(front) = self.ranges.front().copied() else {
+        let front = self.ranges.front().copied();
+        let is_filler = self.filler == Some(connection);
+        if self.filler.is_some() && !is_filler && front.is_none_or(|front| at < front.from) {
+            return None;
+        }
+        self.filler = None;
+        let Some(front) = front else {
             return Some(self.begin(connection, outlook));
         };
         if at < front.from && held == 0 {
             // Perhaps a hole: its answer tells, and somebody has to be free then.
-            let base = front.base?;
+            let base = if is_filler { front.base.unwrap_or(front.from) } else { front.base? };
             if base > at {
                 return Some(self.fill(connection, base, outlook));
             }
@@ -269,8 +283,7 @@ impl Stripes {
         }
     }
 
-    /// A range has been appended, or skipped, to its end.
-    pub(super) fn finished(&mut self, number: u64) {
+    fn finished(&mut self, number: u64) {
         self.remove(number);
         self.paused = false;
         self.margin = self.margin.saturating_sub(MARGIN_AFTER_RANGE).max(MARGIN_MIN);
@@ -283,8 +296,26 @@ impl Stripes {
         self.paused |= refused;
     }
 
+    /// `range` has been appended to its end, which is that of the log: `at`. Where it was cut off
+    /// long before it should end, its connection is to fill the hole, and nothing comes of the other
+    /// range that it holds; returns how many ranges were lost.
+    pub(super) fn ended(&mut self, range: Range, at: Offset, density: &Density) -> usize {
+        self.finished(range.number);
+        let planned = range.next_from.0.saturating_sub(range.from.0);
+        let is_far = |missing: i64| {
+            missing > planned / SHORT_PARTS && missing > density.batch_offsets().saturating_mul(2)
+        };
+        if !self.ranges.front().is_some_and(|next| is_far(next.from.0.saturating_sub(at.0))) {
+            return 0;
+        }
+        let lost = self.lost_all(range.connection);
+        self.filler = Some(range.connection);
+        lost
+    }
+
     /// Nothing comes of all that a connection was asked for; returns how many ranges that were.
     pub(super) fn lost_all(&mut self, connection: usize) -> usize {
+        self.filler = self.filler.filter(|&filler| filler != connection);
         let before = self.ranges.len();
         self.ranges.retain(|range| range.connection != connection);
         before - self.ranges.len()

@@ -187,7 +187,11 @@ impl Shard {
     pub(super) fn lanes(&self, broker: BrokerId) -> usize {
         let base = self.config.busy_connections.max(1);
         let Some(broker) = self.brokers.get(&broker) else { return base };
-        broker.climb.level().min(broker.behind.partitions).max(base)
+        let level = broker.climb.level();
+        let most = self.config.stripes.connections_max.min(broker.behind.partitions);
+        // Half as many again as fill the path: what one leaves that recovers from a loss, or waits
+        // for its next answer, others take.
+        level.saturating_add(level / 2).min(most).max(base)
     }
 
     /// Stripes do not come about: not again before a while has passed.

@@ -23,7 +23,7 @@ use crate::types::{LeaderEpoch, Offset};
 const FETCH_VERSION_FENCED: i16 = 9;
 /// What a range is to what a connection has in flight: the next one is asked for while it comes,
 /// so that more would only wait in sockets.
-const RANGE_IN_FLIGHTS: u64 = 4;
+const RANGE_IN_FLIGHTS: u64 = 2;
 const RANGE_BATCHES: u32 = 16;
 
 impl Shard {
@@ -131,6 +131,7 @@ impl Shard {
         let place = striping.connections.iter().position(|&it| it == index);
         let place = place.unwrap_or(usize::MAX);
         if place >= striping.level + striping.spares && striping.plan.held(index) == 0 {
+            striping.plan.lost_all(index);
             striping.connections.retain(|&it| it != index);
             self.detach_stripe(member, index);
             return;
@@ -330,7 +331,9 @@ impl Shard {
             let Some(partition) = self.partition(member) else { return };
             let Some(striping) = &mut partition.striping else { return };
             if header.records_bytes > 0 {
-                striping.plan.finished(number);
+                let at = partition.log.fetch_offset();
+                let lost = striping.plan.ended(range, at, &partition.density);
+                self.stats.stripes.lost += u64::try_from(lost).unwrap_or(0);
             } else {
                 striping.plan.lost(number, false);
             }

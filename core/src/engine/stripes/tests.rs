@@ -19,6 +19,12 @@ fn outlook(at: i64, end: i64, density: &Density) -> Outlook<'_> {
     Outlook { at: Offset(at), end: Offset(end), range_bytes: RANGE, ahead: true, density }
 }
 
+/// A range ends with the log's end at `at`; how many others are given up.
+fn end_of(plan: &mut Stripes, ask: Ask, at: i64, density: &Density) -> usize {
+    let range = plan.get(ask.number).unwrap();
+    plan.ended(range, Offset(at), density)
+}
+
 #[test]
 fn the_first_range_is_exact_and_later_ones_begin_a_little_early() {
     let density = density(10_000, 1_000, 100);
@@ -62,6 +68,54 @@ fn a_hole_is_filled_before_anything_else_is_asked() {
     assert!((200..500).contains(&fill.max_bytes), "{fill:?}");
     assert_eq!(plan.turn(ahead.number, Offset(at)), Turn::Wait);
     assert_eq!(plan.turn(fill.number, Offset(at)), Turn::Go);
+}
+
+/// Where a segment of the source ends, so does an answer. A fresh connection would take seconds
+/// to bring what is missing.
+#[test]
+fn who_was_cut_short_goes_on_there_and_gives_up_what_it_was_to_bring_next() {
+    let density = density(10_000, 1_000, 100);
+    for connections in [1, 2] {
+        let mut plan = Stripes::default();
+        let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+        let other = connections - 1;
+        let ahead = plan.ask(other, outlook(0, 10_000, &density)).unwrap();
+        if other > 0 {
+            plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+        }
+        let at = Offset(40);
+        assert_eq!(end_of(&mut plan, first, at.0, &density), 1, "what it was to bring next");
+        assert_eq!(plan.ask(7, outlook(at.0, 10_000, &density)), None, "one that is free waits");
+        let fill = plan.ask(0, outlook(at.0, 10_000, &density)).unwrap();
+        assert!(fill.exact && fill.from == at, "{fill:?}");
+        assert_eq!(plan.turn(fill.number, at), Turn::Go);
+        assert_eq!(plan.get(ahead.number).is_some(), other > 0);
+        // From here on everybody may ask again.
+        assert!(plan.ask(7, outlook(at.0, 10_000, &density)).is_some());
+    }
+}
+
+#[test]
+fn a_filler_that_breaks_is_waited_for_no_longer() {
+    let density = density(10_000, 1_000, 100);
+    let mut plan = Stripes::default();
+    let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let ahead = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
+    end_of(&mut plan, first, 40, &density);
+    plan.arrived(ahead.number, ahead.from);
+    assert_eq!(plan.ask(2, outlook(40, 10_000, &density)), None);
+    plan.lost_all(0);
+    assert!(plan.ask(2, outlook(40, 10_000, &density)).unwrap().fills);
+}
+
+#[test]
+fn an_end_within_a_quarter_of_the_range_is_an_estimate_gone_wrong() {
+    let density = density(10_000, 1_000, 100);
+    let mut plan = Stripes::default();
+    let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    let ahead = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+    assert_eq!(end_of(&mut plan, first, ahead.from.0 - 25, &density), 0);
+    assert!(plan.get(ahead.number).is_some());
 }
 
 /// What was lost between others is asked for before more is, by one that has nothing behind it.
@@ -134,12 +188,15 @@ fn batches() -> impl Strategy<Value = Vec<Batch>> {
     })
 }
 
-/// What a broker answers: whole batches up to the limit, the first one in any case.
+/// Batches of a segment.
+const SEGMENT_BATCHES: usize = 23;
+
+/// What a broker answers: whole batches of one segment up to the limit, the first one in any case.
 fn answer(source: &[Batch], ask: Ask) -> Vec<Batch> {
     let mut left = u64::from(ask.max_bytes);
     let mut got = Vec::new();
-    for &batch in source.iter().filter(|batch| batch.1 >= ask.from.0) {
-        if batch.2 > left && !got.is_empty() {
+    for (n, &batch) in source.iter().enumerate().filter(|(_, batch)| batch.1 >= ask.from.0) {
+        if !got.is_empty() && (batch.2 > left || n % SEGMENT_BATCHES == 0) {
             break;
         }
         left = left.saturating_sub(batch.2);
@@ -209,8 +266,10 @@ proptest! {
                     loop {
                         let at = copy.last().map_or(0, |batch| batch.1 + 1);
                         let Some(&next) = got.first() else {
-                            plan.finished(ask.number);
                             gone = true;
+                            if end_of(&mut plan, ask, at, &density) > 0 {
+                                sockets[n].truncate(1);
+                            }
                             break;
                         };
                         plan.arrived(ask.number, Offset(next.0));
