@@ -29,9 +29,9 @@ pub fn map_together(count: usize, bytes: usize) -> io::Result<Vec<Box<dyn SlotMe
     let _ = area.advise(Advice::HugePage);
     let first = area.as_ptr().align_offset(whole);
     let area = Arc::new(area);
-    let part = |n: usize| {
+    let part = |n: usize| -> Box<dyn SlotMemory> {
         let from = first + n * bytes;
-        Box::new(Part { area: Arc::clone(&area), range: from..from + bytes }) as Box<dyn SlotMemory>
+        Box::new(Part { area: Arc::clone(&area), range: from..from + bytes })
     };
     Ok((0..count).map(part).collect())
 }
@@ -47,17 +47,18 @@ impl Deref for Part {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
+        let first = self.area.as_ptr().wrapping_add(self.range.start);
         // SAFETY: the range lies inside the mapping, which lives as long as `area`, was zeroed
         // by the kernel, and has no other owner of these bytes.
-        unsafe { slice::from_raw_parts(self.area.as_ptr().add(self.range.start), self.range.len()) }
+        unsafe { slice::from_raw_parts(first, self.range.len()) }
     }
 }
 
 impl DerefMut for Part {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let first = self.area.as_mut_ptr();
+        let first = self.area.as_mut_ptr().wrapping_add(self.range.start);
         // SAFETY: as in `deref`; `&mut self` is the only way to these bytes.
-        unsafe { slice::from_raw_parts_mut(first.add(self.range.start), self.range.len()) }
+        unsafe { slice::from_raw_parts_mut(first, self.range.len()) }
     }
 }
 

@@ -52,7 +52,10 @@ pub type MapSlots = fn(count: usize, bytes: usize) -> std::io::Result<Vec<Box<dy
 /// # Errors
 /// From the system.
 pub fn map_apart(count: usize, bytes: usize) -> std::io::Result<Vec<Box<dyn SlotMemory>>> {
-    let one = |_| MmapMut::map_anon(bytes).map(|memory| Box::new(memory) as Box<dyn SlotMemory>);
+    let one = |_| {
+        let memory: Box<dyn SlotMemory> = Box::new(MmapMut::map_anon(bytes)?);
+        Ok(memory)
+    };
     (0..count).map(one).collect()
 }
 
@@ -328,7 +331,8 @@ mod tests {
                         over = usize::from(pool.allocated_bytes > budget.max(before));
                     }
                     4..7 if !lent.is_empty() => {
-                        let at = usize::try_from(next(lent.len() as u64)).expect("small");
+                        let at = usize::try_from(next(u64::try_from(lent.len()).expect("small")))
+                            .expect("small");
                         pool.give(lent.swap_remove(at));
                     }
                     7 => pool.rest(),
