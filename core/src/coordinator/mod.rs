@@ -18,9 +18,11 @@ pub mod decide;
 pub mod fencing;
 pub mod partition;
 pub mod placement;
+pub mod record;
 pub mod retry;
 pub mod state;
 
 pub use decide::{Decision, decide};
 pub use partition::PartitionMirror;
+pub use record::{LastMirrored, MirrorKey, StateRecord};
 pub use state::{DesiredState, MirrorState};

@@ -15,7 +15,7 @@ mod frame;
 mod list_offsets;
 mod metadata;
 mod session;
-mod wire;
+pub(crate) mod wire;
 
 pub use api_versions::{Api, ApiRange, ApiVersions, BrokerApis, VersionError};
 pub use describe_configs::{ConfigsRequest, TopicConfig, TopicConfigs};

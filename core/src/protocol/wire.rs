@@ -94,17 +94,17 @@ pub enum DecodeError {
 }
 
 /// Length of a slice as the number that errors carry.
-pub(super) fn len64(bytes: &[u8]) -> u64 {
+pub(crate) fn len64(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 /// A `u64` as an index; saturates on targets where it does not fit.
-pub(super) fn to_usize(value: u64) -> usize {
+pub(crate) fn to_usize(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 /// The text in `bytes`.
-pub(super) fn utf8<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, DecodeError> {
+pub(crate) fn utf8<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, DecodeError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let at = u64::try_from(error.valid_up_to()).unwrap_or(u64::MAX);
         DecodeError::Utf8 { field, at }
@@ -113,14 +113,14 @@ pub(super) fn utf8<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, 
 
 /// An unsigned varint that arrives byte by byte.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Varint {
+pub(crate) struct Varint {
     value: u64,
     shift: u32,
 }
 
 impl Varint {
     /// Takes one byte; the value once it was the last.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         byte: u8,
         field: &'static str,
@@ -139,26 +139,26 @@ impl Varint {
 
 /// Consumes a slice from the front.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
     /// Bytes not read yet.
-    pub(super) fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         len64(self.bytes)
     }
 
     /// What has not been read yet.
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
-    pub(super) fn take(&mut self, n: u64, field: &'static str) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn take(&mut self, n: u64, field: &'static str) -> Result<&'a [u8], DecodeError> {
         match self.bytes.split_at_checked(to_usize(n)) {
             Some((head, rest)) => {
                 self.bytes = rest;
@@ -177,27 +177,27 @@ impl<'a> Reader<'a> {
         Err(DecodeError::PastFrame { field, need, left: self.left() })
     }
 
-    pub(super) fn i8(&mut self, field: &'static str) -> Result<i8, DecodeError> {
+    pub(crate) fn i8(&mut self, field: &'static str) -> Result<i8, DecodeError> {
         self.array(field).map(i8::from_be_bytes)
     }
 
-    pub(super) fn i16(&mut self, field: &'static str) -> Result<i16, DecodeError> {
+    pub(crate) fn i16(&mut self, field: &'static str) -> Result<i16, DecodeError> {
         self.array(field).map(i16::from_be_bytes)
     }
 
-    pub(super) fn i32(&mut self, field: &'static str) -> Result<i32, DecodeError> {
+    pub(crate) fn i32(&mut self, field: &'static str) -> Result<i32, DecodeError> {
         self.array(field).map(i32::from_be_bytes)
     }
 
-    pub(super) fn i64(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+    pub(crate) fn i64(&mut self, field: &'static str) -> Result<i64, DecodeError> {
         self.array(field).map(i64::from_be_bytes)
     }
 
-    pub(super) fn u128(&mut self, field: &'static str) -> Result<u128, DecodeError> {
+    pub(crate) fn u128(&mut self, field: &'static str) -> Result<u128, DecodeError> {
         self.array(field).map(u128::from_be_bytes)
     }
 
-    pub(super) fn varint(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+    pub(crate) fn varint(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         let mut varint = Varint::default();
         loop {
             let [byte] = self.array(field)?;
@@ -208,12 +208,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A compact length (value plus one on the wire); `None` for null.
-    pub(super) fn compact_len(&mut self, field: &'static str) -> Result<Option<u32>, DecodeError> {
+    pub(crate) fn compact_len(&mut self, field: &'static str) -> Result<Option<u32>, DecodeError> {
         self.varint(field).map(|value| value.checked_sub(1))
     }
 
     /// A compact string; `None` for null.
-    pub(super) fn compact_str(
+    pub(crate) fn compact_str(
         &mut self,
         field: &'static str,
     ) -> Result<Option<&'a str>, DecodeError> {
@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips the tagged fields at the end of a struct.
-    pub(super) fn skip_tagged(&mut self, field: &'static str) -> Result<(), DecodeError> {
+    pub(crate) fn skip_tagged(&mut self, field: &'static str) -> Result<(), DecodeError> {
         // Each field takes two bytes at least, so the slice bounds the loop.
         for _ in 0..self.varint(field)? {
             self.varint(field)?;
