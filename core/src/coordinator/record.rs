@@ -20,6 +20,7 @@ use super::partition::Stored;
 use super::retry::Attempts;
 use super::state::MirrorState;
 use crate::protocol::DecodeError;
+use crate::protocol::mirror::field::{Field, put_tagged, read_tagged};
 use crate::protocol::wire::{Reader, utf8};
 use crate::types::{LeaderEpoch, Offset, TopicId};
 
@@ -129,7 +130,7 @@ impl StateRecord {
                 out.extend(stored.state.id().to_be_bytes());
                 out.extend(stored.previous.id().to_be_bytes());
                 out.extend(stored.attempts.stored().to_be_bytes());
-                put_nullable(&mut out, stored.reason.as_deref());
+                stored.reason.as_deref().map(short).write(&mut out);
                 let epoch = (stored.leader_epoch != LeaderEpoch::NONE)
                     .then(|| (LEADER_EPOCH, stored.leader_epoch.0.to_be_bytes().to_vec()));
                 let count = (stored.state_epoch != 0)
@@ -184,12 +185,13 @@ fn decode_key(reader: &mut Reader<'_>) -> Result<MirrorKey, RecordError> {
 fn decode_last(reader: &mut Reader<'_>) -> Result<LastMirrored, RecordError> {
     let epoch = LeaderEpoch(reader.i32("LastMirrorEpoch")?);
     let mut offset = Offset::NONE;
-    tagged(reader, |tag, field| {
+    read_tagged(reader, |tag, field| {
         if tag == LAST_MIRROR_OFFSET {
             offset = Offset(field.i64("LastMirrorOffset")?);
         }
-        Ok(())
+        Ok(tag == LAST_MIRROR_OFFSET)
     })?;
+    nothing_left(reader)?;
     Ok(LastMirrored { epoch, offset })
 }
 
@@ -202,41 +204,16 @@ fn decode_state(reader: &mut Reader<'_>) -> Result<Stored, RecordError> {
         reason: reader.compact_str("ErrorMessage")?.map(Arc::from),
         ..Stored::default()
     };
-    tagged(reader, |tag, field| {
+    read_tagged(reader, |tag, field| {
         match tag {
             LEADER_EPOCH => stored.leader_epoch = LeaderEpoch(field.i32("LeaderEpoch")?),
             STATE_EPOCH => stored.state_epoch = field.i32("StateEpoch")?,
-            _ => {}
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     })?;
+    nothing_left(reader)?;
     Ok(stored)
-}
-
-/// The tagged fields at the end of a value, whose tags rise.
-fn tagged(
-    reader: &mut Reader<'_>,
-    mut each: impl FnMut(u32, &mut Reader<'_>) -> Result<(), DecodeError>,
-) -> Result<(), RecordError> {
-    const FIELDS: &str = "tagged fields";
-    let mut last = None;
-    for _ in 0..reader.varint(FIELDS)? {
-        let tag = reader.varint(FIELDS)?;
-        if last.is_some_and(|last| tag <= last) {
-            return Err(DecodeError::Repeated { field: FIELDS }.into());
-        }
-        last = Some(tag);
-        let size = u64::from(reader.varint(FIELDS)?);
-        let mut field = Reader::new(reader.take(size, FIELDS)?);
-        let whole = field.left();
-        each(tag, &mut field)?;
-        // A tag that nobody knows is passed over; one that is known has its own size.
-        let used = whole - field.left();
-        if used != 0 && used != whole {
-            return Err(DecodeError::TaggedSize { field: FIELDS, size, used }.into());
-        }
-    }
-    nothing_left(reader)
 }
 
 fn nothing_left(reader: &Reader<'_>) -> Result<(), RecordError> {
@@ -246,29 +223,8 @@ fn nothing_left(reader: &Reader<'_>) -> Result<(), RecordError> {
     }
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u32) {
-    while value >= 0x80 {
-        out.push(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
-        value >>= 7;
-    }
-    out.push(u8::try_from(value).unwrap_or(0));
-}
-
-fn put_nullable(out: &mut Vec<u8>, text: Option<&str>) {
-    let Some(text) = text else { return out.push(0) };
-    let text = text.get(..text.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or(text);
-    put_varint(out, u32::try_from(text.len() + 1).unwrap_or(1));
-    out.extend(text.as_bytes());
-}
-
-fn put_tagged(out: &mut Vec<u8>, fields: impl IntoIterator<Item = (u32, Vec<u8>)>) {
-    let fields: Vec<_> = fields.into_iter().collect();
-    put_varint(out, u32::try_from(fields.len()).unwrap_or(0));
-    for (tag, bytes) in fields {
-        put_varint(out, tag);
-        put_varint(out, u32::try_from(bytes.len()).unwrap_or(0));
-        out.extend(bytes);
-    }
+fn short(reason: &str) -> String {
+    reason.get(..reason.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or(reason).to_owned()
 }
 
 #[cfg(test)]

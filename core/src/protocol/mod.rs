@@ -14,6 +14,7 @@ pub mod fetch_stream;
 mod frame;
 mod list_offsets;
 mod metadata;
+pub mod mirror;
 mod session;
 pub(crate) mod wire;
 

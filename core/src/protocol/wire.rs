@@ -139,7 +139,7 @@ impl Varint {
 
 /// Consumes a slice from the front.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     bytes: &'a [u8],
 }
 

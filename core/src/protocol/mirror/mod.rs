@@ -1,0 +1,46 @@
+//! The APIs of KIP-1279, version 0, both directions: a host serves them, an admin client asks.
+//!
+//! On the wire they are those of the KIP's first generation, byte for byte. What was added since,
+//! there or here, is a tagged field numbered from 1000 in each struct, so that neither side needs
+//! the other's additions. kafka-protocol's codecs have none of these APIs.
+
+pub(crate) mod field;
+mod messages;
+
+pub use messages::*;
+
+use field::Field;
+
+use super::wire::{DecodeError, Reader};
+
+/// A request body of these APIs.
+pub trait MirrorRequest: Field {
+    /// Its API key.
+    const API_KEY: i16;
+    /// What answers it.
+    type Response: Field;
+}
+
+/// The body's bytes, without a header.
+#[must_use]
+pub fn encode<M: Field>(message: &M) -> Vec<u8> {
+    let mut out = Vec::new();
+    message.write(&mut out);
+    out
+}
+
+/// A whole body, without a header.
+///
+/// # Errors
+/// [`DecodeError`], naming the field; also for bytes behind the last one.
+pub fn decode<M: Field>(bytes: &[u8]) -> Result<M, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let message = M::read(&mut reader, "body")?;
+    match reader.left() {
+        0 => Ok(message),
+        left => Err(DecodeError::FrameNotConsumed { left }),
+    }
+}
+
+#[cfg(test)]
+mod tests;
