@@ -213,7 +213,13 @@ macro_rules! structs {
                 $crate::protocol::mirror::field::put_tagged(out, tagged.into_iter().flatten());
             }
         }
-    )*};
+    )*
+
+        /// Struct, field and tag of everything that is tagged.
+        #[cfg(test)]
+        pub(super) const TAGGED: &[(&str, &str, u32)] =
+            &[$($((stringify!($name), $tagged_wire, $tag),)*)*];
+    };
     (@default) => { Default::default() };
     (@default $default:expr) => { $default };
 }

@@ -2,7 +2,7 @@
 //!
 //! On the wire they are those of the KIP's first generation, byte for byte. What was added since,
 //! there or here, is a tagged field numbered from 1000 in each struct, so that neither side needs
-//! the other's additions. kafka-protocol's codecs have none of these APIs.
+//! the other's additions; `TAGS.md` lists them. kafka-protocol's codecs have none of these APIs.
 
 pub(crate) mod field;
 mod messages;

@@ -324,6 +324,21 @@ fn each_api_has_the_kips_key() {
     assert_eq!(MIRROR_API_KEYS, [94, 95, 96, 98, 99, 100, 101, 102, 103, 104, 105, 107]);
 }
 
+/// An operator of another implementation reads the table, not the code.
+#[test]
+fn the_table_has_every_tagged_field() {
+    let table = include_str!("TAGS.md");
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split('|').map(str::trim).collect())
+        .filter(|cells: &Vec<&str>| cells.len() == 8)
+        .skip(2)
+        .collect();
+    let listed: Vec<_> =
+        rows.iter().map(|row| (row[2], row[3], row[5].parse::<u32>().unwrap())).collect();
+    assert_eq!(listed, messages::TAGGED);
+}
+
 /// The KIP's own later generations add plain fields as tagged ones here; an older peer must not
 /// mind, nor we theirs.
 #[test]
