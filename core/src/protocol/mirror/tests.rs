@@ -336,7 +336,7 @@ fn the_table_has_every_tagged_field() {
         .collect();
     let listed: Vec<_> =
         rows.iter().map(|row| (row[2], row[3], row[5].parse::<u32>().unwrap())).collect();
-    assert_eq!(listed, messages::TAGGED);
+    assert_eq!(listed, TAGGED);
 }
 
 /// The KIP's own later generations add plain fields as tagged ones here; an older peer must not
