@@ -307,7 +307,8 @@ impl PartitionLog {
         match self.live.back_mut() {
             // There was none to spare when the run began.
             Some(live) if !live.holds_file() => live.prepare(run.total, cx),
-            None if cx.files_left == 0 => return None,
+            // One that has a slot goes on: who has a file may wait for that.
+            None if cx.files_left == 0 && !run.has_slot() => return None,
             _ => {}
         }
         run.take_slot(self.live.back(), cx)?;
