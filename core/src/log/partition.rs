@@ -934,6 +934,8 @@ mod tests {
             let is_open = |op: &DiskOp| matches!(op.action, DiskAction::Open { .. });
             // The first segment is named by its first batch, so it is opened with that.
             assert_eq!(cx.ops.iter().any(is_open), size_bytes > 0);
+            cx.files_left = 0;
+            assert!(log.read_buffer(&mut cx).is_some(), "who has a buffer goes on");
             log.abandon(&mut cx);
         }
     }
