@@ -439,10 +439,7 @@ impl Broker {
     }
 }
 
-/// Batches of a segment of a broker.
-const SEGMENT_BATCHES: usize = 37;
-
-/// Batches of a segment below the high watermark from the position on, the last one cut off where the
+/// Batches below the high watermark from the position on, the last one cut off where the
 /// limit is; the first one of a response is whole whatever its size.
 fn gather(
     replica: &Replica,
@@ -455,12 +452,8 @@ fn gather(
     let limit = position.max_bytes.min(room);
     let mut records = BytesMut::new();
     let mut before = position.offset;
-    for (n, batch) in replica.log.iter().enumerate().skip(replica.index_at(position.offset)) {
+    for batch in &replica.log[replica.index_at(position.offset)..] {
         if batch.last >= replica.high_watermark {
-            break;
-        }
-        if n % SEGMENT_BATCHES == 0 && !records.is_empty() {
-            faults.count("answer ends with a segment");
             break;
         }
         let whole = (first && records.is_empty()) || records.len() + batch.bytes.len() <= limit;
