@@ -307,8 +307,7 @@ impl PartitionLog {
         match self.live.back_mut() {
             // There was none to spare when the run began.
             Some(live) if !live.holds_file() => live.prepare(run.total, cx),
-            // One that has a slot goes on: who has a file may wait for that.
-            None if cx.files_left == 0 && !run.has_slot() => return None,
+            None if cx.files_left == 0 => return None,
             _ => {}
         }
         run.take_slot(self.live.back(), cx)?;
@@ -934,8 +933,6 @@ mod tests {
             let is_open = |op: &DiskOp| matches!(op.action, DiskAction::Open { .. });
             // The first segment is named by its first batch, so it is opened with that.
             assert_eq!(cx.ops.iter().any(is_open), size_bytes > 0);
-            cx.files_left = 0;
-            assert!(log.read_buffer(&mut cx).is_some(), "who has a buffer goes on");
             log.abandon(&mut cx);
         }
     }

@@ -97,10 +97,6 @@ impl Run {
         Some(())
     }
 
-    pub(super) fn has_slot(&self) -> bool {
-        self.slot.is_some()
-    }
-
     /// Where the next bytes of the run belong; `None` without a slot.
     pub(super) fn free_bytes(&mut self) -> Option<&mut [u8]> {
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);

@@ -13,6 +13,10 @@ use memmap2::MmapMut;
 /// Alignment of every slot in memory: covers the block sizes of today's disks.
 pub const SLOT_ALIGN: usize = 4096;
 
+/// From this budget on a large slot may serve a small run. With few of them the one that a small
+/// run has is the one that all others wait for.
+const LENT_FROM_BYTES: usize = 16 << 20;
+
 /// How much a slot holds. Two sizes keep small runs from wasting large buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SlotClass {
@@ -159,9 +163,12 @@ impl SlotPool {
         }
         while self.room(class) == 0 {
             // Memory that was just given back costs as much as a copy to be had again: a larger
-            // slot serves as well. Small ones make room.
+            // slot serves as well, where there are many. Small ones make room.
             let freed = match class {
-                SlotClass::Small => return self.large.take(),
+                SlotClass::Small if self.budget_bytes >= LENT_FROM_BYTES => {
+                    return self.large.take();
+                }
+                SlotClass::Small => self.large.drop_up_to(2) * SlotClass::Large.bytes(),
                 SlotClass::Large => self.small.drop_up_to(16) * SlotClass::Small.bytes(),
             };
             if freed == 0 {
@@ -301,11 +308,20 @@ mod tests {
         assert_eq!(pool.lent_bytes(), pool.budget_bytes());
         pool.give(large);
         let second = pool.take(SlotClass::Small).expect("room again");
-        assert_eq!(second.class(), SlotClass::Large, "what is free serves");
-        assert!(pool.take(SlotClass::Large).is_none(), "a small one that is lent makes no room");
+        assert_eq!(second.class(), SlotClass::Small, "the free large one was given up for it");
         pool.give(small);
         pool.give(second);
         assert_eq!(pool.lent_bytes(), 0);
+    }
+
+    #[test]
+    fn a_large_budget_lends_a_free_large_slot_for_a_small_run() {
+        let mut pool = pool(16 << 20);
+        let mut lent: Vec<_> = (0..16).filter_map(|_| pool.take(SlotClass::Large)).collect();
+        assert!(pool.take(SlotClass::Small).is_none());
+        pool.give(lent.pop().expect("sixteen"));
+        let slot = pool.take(SlotClass::Small).expect("one is free");
+        assert_eq!((slot.class(), held_mib(&pool)), (SlotClass::Large, 16));
     }
 
     /// Whatever is taken and given: the budget is kept, what is lent is counted, and a pair that
