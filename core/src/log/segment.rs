@@ -411,7 +411,7 @@ impl LiveSegment {
         let Some(since) = self.unsynced_since else { return };
         let due = force
             || self.committed_end - self.synced_end >= cx.limits.flush_bytes
-            || cx.now >= flush_deadline(since, cx.limits.flush_after);
+            || cx.now.since(since) >= cx.limits.flush_after;
         if due && self.sync.is_none() && self.seal == Seal::No {
             let op = cx.request(DiskAction::Sync { file });
             cx.stats.syncs += 1;
@@ -424,9 +424,7 @@ impl LiveSegment {
     pub(super) fn flush_deadline(&self, cx_flush_after: std::time::Duration) -> Tick {
         // Exactly when that would act: a deadline that nobody meets would come again at once.
         match (self.file, self.unsynced_since, self.sync, self.seal) {
-            (FileState::Open { .. }, Some(since), None, Seal::No) => {
-                flush_deadline(since, cx_flush_after)
-            }
+            (FileState::Open { .. }, Some(since), None, Seal::No) => since.after(cx_flush_after),
             _ => Tick::NEVER,
         }
     }
@@ -694,27 +692,3 @@ fn failed(action: &'static str, error: DiskError) -> Result<(), LogFailure> {
 
 /// What a file that contradicts itself counts as.
 const EIO: DiskError = DiskError::Io(5);
-
-/// At most `after` from `since` on, and for all logs at once: a file system commits what they
-/// changed together as fast as what one changed, and while it does appends may have to wait.
-fn flush_deadline(since: Tick, after: std::time::Duration) -> Tick {
-    since.after(after).round_down(after)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn logs_that_changed_at_different_times_are_due_together_and_none_late() {
-        let after = Duration::from_millis(1_000);
-        let tick = |ms: u64| Tick(ms * 1_000_000);
-        for since in [5_000, 5_001, 5_999] {
-            assert_eq!(flush_deadline(tick(since), after), tick(6_000));
-        }
-        assert_eq!(flush_deadline(tick(6_000), after), tick(7_000));
-        assert_eq!(flush_deadline(tick(5), Duration::ZERO), tick(5));
-    }
-}
