@@ -18,8 +18,8 @@
 //! * hole: its first batch begins behind. A connection without a range asks for what is
 //!   missing, at the cost of one round trip, so ranges are planned to begin a little early.
 //!   A large hole comes where an answer was cut short, as at the end of each of the source's
-//!   segments. Who brought that one fills it, and gives up the range that it was to bring next:
-//!   its window is open, while that of a fresh connection takes seconds on a long path.
+//!   segments. A connection that is alone fills it itself, and gives up the range that it was to
+//!   bring next: its window is open, while that of a fresh one takes seconds on a long path.
 //!
 //! Invariant: a connection's ranges have their turns in the order in which it asked for them,
 //! so nothing that waits unread holds up what comes before it.
@@ -125,14 +125,11 @@ pub(super) struct Stripes {
     margin: u64,
     /// A range ahead brought nothing: no other one before something was appended.
     paused: bool,
-    /// Who is to ask for what comes next, and nobody else.
-    filler: Option<usize>,
 }
 
 impl Default for Stripes {
     fn default() -> Self {
-        let ranges = VecDeque::new();
-        Self { ranges, number: 0, margin: MARGIN_FIRST, paused: false, filler: None }
+        Self { ranges: VecDeque::new(), number: 0, margin: MARGIN_FIRST, paused: false }
     }
 }
 
@@ -144,18 +141,13 @@ impl Stripes {
         if held >= RANGES_AT_ONCE {
             return None;
         }
-        let front = self.ranges.front().copied();
-        let is_filler = self.filler == Some(connection);
-        if self.filler.is_some() && !is_filler && front.is_none_or(|front| at < front.from) {
-            return None;
-        }
-        self.filler = None;
-        let Some(front) = front else {
-            return Some(self.begin(connection, outlook));
+        let Some(front) = self.ranges.front().copied() else {
+            // One that is there for holes begins nothing.
+            return ahead.then(|| self.begin(connection, outlook));
         };
         if at < front.from && held == 0 {
             // Perhaps a hole: its answer tells, and somebody has to be free then.
-            let base = if is_filler { front.base.unwrap_or(front.from) } else { front.base? };
+            let base = front.base?;
             if base > at {
                 return Some(self.fill(connection, base, outlook));
             }
@@ -283,6 +275,20 @@ impl Stripes {
         }
     }
 
+    /// `range` has been appended to its end, which is that of the log: `at`. Where it was cut off
+    /// long before it should end, and its connection alone has others, nothing comes of these;
+    /// returns how many.
+    pub(super) fn ended(&mut self, range: Range, at: Offset, density: &Density) -> usize {
+        self.finished(range.number);
+        let planned = range.next_from.0.saturating_sub(range.from.0);
+        let missing = self.ranges.front().map_or(0, |next| next.from.0.saturating_sub(at.0));
+        let is_short =
+            missing > planned / SHORT_PARTS && missing > density.batch_offsets().saturating_mul(2);
+        let is_alone = self.ranges.iter().all(|it| it.connection == range.connection);
+        if is_short && is_alone { self.lost_all(range.connection) } else { 0 }
+    }
+
+    /// A range has been appended, or skipped, to its end.
     fn finished(&mut self, number: u64) {
         self.remove(number);
         self.paused = false;
@@ -296,26 +302,8 @@ impl Stripes {
         self.paused |= refused;
     }
 
-    /// `range` has been appended to its end, which is that of the log: `at`. Where it was cut off
-    /// long before it should end, its connection is to fill the hole, and nothing comes of the other
-    /// range that it holds; returns how many ranges were lost.
-    pub(super) fn ended(&mut self, range: Range, at: Offset, density: &Density) -> usize {
-        self.finished(range.number);
-        let planned = range.next_from.0.saturating_sub(range.from.0);
-        let is_far = |missing: i64| {
-            missing > planned / SHORT_PARTS && missing > density.batch_offsets().saturating_mul(2)
-        };
-        if !self.ranges.front().is_some_and(|next| is_far(next.from.0.saturating_sub(at.0))) {
-            return 0;
-        }
-        let lost = self.lost_all(range.connection);
-        self.filler = Some(range.connection);
-        lost
-    }
-
     /// Nothing comes of all that a connection was asked for; returns how many ranges that were.
     pub(super) fn lost_all(&mut self, connection: usize) -> usize {
-        self.filler = self.filler.filter(|&filler| filler != connection);
         let before = self.ranges.len();
         self.ranges.retain(|range| range.connection != connection);
         before - self.ranges.len()

@@ -5,8 +5,8 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The size in front of a response is impossible, or above the configured limit.
-    #[error("response of {got} bytes: between {min} and {max} are accepted")]
+    /// The size in front of a message is impossible, or above the configured limit.
+    #[error("message of {got} bytes: between {min} and {max} are accepted")]
     FrameSize {
         /// Size that the peer announced.
         got: i64,
@@ -15,18 +15,18 @@ pub enum DecodeError {
         /// Configured limit in bytes, inclusive.
         max: u64,
     },
-    /// The field, with what must follow it, does not fit into the rest of the response.
-    #[error("{field} needs {need} bytes, the response has {left} left")]
+    /// The field, with what must follow it, does not fit into the rest.
+    #[error("{field} needs {need} bytes, {left} are left")]
     PastFrame {
         /// The field.
         field: &'static str,
         /// Bytes that the field and its obligatory followers take.
         need: u64,
-        /// Bytes of the response after the field's own length.
+        /// Bytes of the message after the field's own length.
         left: u64,
     },
-    /// The response goes on after its last field.
-    #[error("response has {left} bytes after its last field")]
+    /// The message goes on after its last field.
+    #[error("{left} bytes after the last field")]
     FrameNotConsumed {
         /// Bytes left over.
         left: u64,

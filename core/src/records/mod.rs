@@ -12,7 +12,7 @@ mod legacy_header;
 mod lz4;
 mod meta;
 mod record;
-mod varint;
+pub(crate) mod varint;
 mod walk;
 
 pub use batch_header::{BatchHeader, CRC_V2_FROM, HEADER_V2_BYTES, LOG_OVERHEAD_BYTES};

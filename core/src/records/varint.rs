@@ -121,16 +121,16 @@ pub(super) fn put_varint(out: &mut Vec<u8>, value: i32) {
 
 /// Appends `value` as a zigzag varlong; for small values the bytes are those of a varint.
 pub(super) fn put_varlong(out: &mut Vec<u8>, value: i64) {
-    let mut raw = ((value << 1) ^ (value >> 63)).cast_unsigned();
-    loop {
-        let low = u8::try_from(raw & 0x7f).unwrap_or(0);
-        raw >>= 7;
-        if raw == 0 {
-            out.push(low);
-            return;
-        }
-        out.push(low | 0x80);
+    put_unsigned(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
+}
+
+/// Appends `value` as an unsigned varint, of which messages' lengths and tags are made.
+pub(crate) fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
+        value >>= 7;
     }
+    out.push(u8::try_from(value).unwrap_or(0));
 }
 
 #[cfg(test)]

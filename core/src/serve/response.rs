@@ -12,6 +12,7 @@ use kafka_protocol::error::ResponseError;
 use super::admit::Divergence;
 use super::request::{PartitionKey, TopicKey};
 use crate::log::txn_index::AbortedTxn;
+use crate::records::varint::put_unsigned;
 use crate::types::{BrokerId, LeaderEpoch, Offset};
 
 /// First version with tagged fields.
@@ -201,12 +202,8 @@ impl Writer {
         self.raw(&value.to_be_bytes());
     }
 
-    fn uvarint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(u8::try_from(value).unwrap_or(0));
+    fn uvarint(&mut self, value: u64) {
+        put_unsigned(&mut self.bytes, value);
     }
 
     /// Number of elements of an array, or of bytes.

@@ -75,8 +75,6 @@ enum Job {
     /// A single operation without an answer of its own.
     Plain(OpId),
     Write(OpId),
-    /// What a sync has to write, before the sync.
-    WriteOut(OpId),
     Read(Reading),
     Chain(Box<Chain>),
     /// The end of a group of syncs.
@@ -95,21 +93,8 @@ const GROUP_MIN: usize = 32;
 type WaitingSync = (Job, File, bool);
 
 /// Syncs on their way: a few by themselves, what gathers behind them together.
-///
-/// A file's data is written before its sync begins, and the syncs of all whose data was written
-/// at the same time begin together. A file system that commits one file's metadata waits for the
-/// data of every file that it allocated blocks for, and an append that meets such a commit waits
-/// with it: so the commits are few, and find nothing left to write.
 #[derive(Debug, Default)]
 struct Syncs {
-    /// Whose data is to be written.
-    unwritten: VecDeque<(OpId, File)>,
-    /// Data on its way.
-    writing: usize,
-    /// Files whose data was written, so far.
-    written_out: u64,
-    /// Whose data was written, while that of others still is.
-    written: Vec<WaitingSync>,
     /// When each began that is under way by itself; they end in about this order.
     begun: VecDeque<Instant>,
     waiting: VecDeque<WaitingSync>,
@@ -242,7 +227,6 @@ impl Disk {
     pub fn is_idle(&self) -> bool {
         self.ring.in_flight() == 0
             && self.backlog.is_empty()
-            && self.syncs.unwritten.is_empty()
             && self.syncs.waiting.is_empty()
             && self.busy.is_empty()
             && self.queued.is_empty()
@@ -326,7 +310,7 @@ impl Disk {
                 (Job::Write(id), RingOp::WriteSlot { file, position, slot, from, len })
             }
             DiskAction::Sync { .. } if !open.direct => {
-                self.syncs.unwritten.push_back((id, file));
+                self.syncs.waiting.push_back((Job::Plain(id), file, true));
                 return;
             }
             // Few and large; and without a change of the file's metadata a file system may not
@@ -408,7 +392,6 @@ impl Disk {
                 };
                 self.finish(id, slot, result);
             }
-            Job::WriteOut(id) => self.on_written_out(id, op, result),
             Job::Read(reading) => match result {
                 Ok(RingReply::Bytes(bytes)) => self.on_read(reading, op, bytes),
                 Ok(_) => self.on_read(reading, op, 0),
@@ -482,37 +465,8 @@ impl Disk {
         self.outcomes.push(DiskOutcome { id, slot, result });
     }
 
-    fn on_written_out(&mut self, id: OpId, op: RingOp, result: Result<RingReply, Errno>) {
-        self.syncs.writing -= 1;
-        self.syncs.written_out += 1;
-        match (op, result) {
-            // Not every file system can; the sync writes the data then.
-            (RingOp::WriteOut { file }, Ok(_) | Err(Errno::INVAL | Errno::NOSYS)) => {
-                self.syncs.written.push((Job::Plain(id), file, true));
-            }
-            // Told once for a descriptor: the sync would know nothing of it.
-            (_, Err(errno)) => self.finish(id, None, Err(disk_error(errno))),
-            (_, Ok(_)) => self.finish(id, None, Err(disk_error(Errno::INVAL))),
-        }
-        if self.syncs.writing == 0 {
-            self.syncs.waiting.extend(self.syncs.written.drain(..));
-        }
-    }
-
     /// Sends the syncs that wait on their way, by themselves or together.
     fn pump_syncs(&mut self) {
-        if self.syncs.writing == 0 {
-            // Many go together, and that writes their data, too.
-            let together = self.syncs.unwritten.len() > SINGLE_SYNCS_MAX;
-            for (id, file) in std::mem::take(&mut self.syncs.unwritten) {
-                if together {
-                    self.syncs.waiting.push_back((Job::Plain(id), file, true));
-                } else {
-                    self.syncs.writing += 1;
-                    self.backlog.push_back((Job::WriteOut(id), RingOp::WriteOut { file }));
-                }
-            }
-        }
         while self.syncs.begun.len() < SINGLE_SYNCS_MAX
             && self.syncs.group.is_none()
             && let Some((job, file, data_only)) = self.syncs.waiting.pop_front()
@@ -590,6 +544,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut disk = Disk::open(dir.path(), DiskConfig::default()).unwrap();
         disk.syncs.thread = thread;
+        let path = |n| LogPath { dir: Arc::from(format!("t-{n}")), name: "0.log".to_owned() };
         let open =
             |n| DiskAction::Open { file: FileId(n), path: path(n), create: true, direct: false };
         let sync = |n| DiskAction::Sync { file: FileId(n) };
@@ -629,46 +584,6 @@ mod tests {
         assert!(outcomes.iter().all(|outcome| outcome.result == Ok(DiskDone::Done)));
         assert_eq!(outcomes.len(), 3_000);
         assert!(most < 1_000, "{most} files were open");
-    }
-
-    fn path(n: u64) -> LogPath {
-        LogPath { dir: Arc::from(format!("t-{n}")), name: "0.log".to_owned() }
-    }
-
-    #[test]
-    fn the_data_of_few_files_is_written_before_they_are_synced() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut disk = Disk::open(dir.path(), DiskConfig::default()).unwrap();
-        let open =
-            |n| DiskAction::Open { file: FileId(n), path: path(n), create: true, direct: n == 2 };
-        let sync = |n| DiskAction::Sync { file: FileId(n) };
-        let mut outcomes = Vec::new();
-        for opens in [true, false] {
-            let action = |n| if opens { open(n) } else { sync(n) };
-            disk.submit((0..3).map(|n| DiskOp { id: OpId(n), action: action(n) })).unwrap();
-            while !disk.is_idle() {
-                disk.wait().unwrap();
-                disk.reap(&mut outcomes).unwrap();
-            }
-        }
-        assert_eq!(outcomes.len(), 6);
-        assert!(outcomes.iter().all(|outcome| outcome.result == Ok(DiskDone::Done)));
-        assert_eq!(disk.syncs.written_out, 2, "past the page cache there is none");
-    }
-
-    /// Whoever had the data written is told of an error; nobody else would be.
-    #[test]
-    fn an_error_of_written_data_is_that_of_the_sync() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut disk = Disk::open(dir.path(), DiskConfig::default()).unwrap();
-        let file = |disk: &Disk| RingOp::WriteOut { file: Rc::clone(&disk.root) };
-        disk.syncs.writing = 2;
-        disk.on_written_out(OpId(1), file(&disk), Err(Errno::IO));
-        disk.on_written_out(OpId(2), file(&disk), Ok(RingReply::Done));
-        let error = DiskError::Io(Errno::IO.raw_os_error());
-        assert_eq!(disk.outcomes.len(), 1);
-        assert_eq!((disk.outcomes[0].id, &disk.outcomes[0].result), (OpId(1), &Err(error)));
-        assert_eq!(disk.syncs.waiting.len(), 1, "the other one goes on to its sync");
     }
 
     #[test]

@@ -12,11 +12,6 @@ use rustix::io::Errno;
 /// An open file, kept open by every operation in flight on it.
 pub type File = Rc<OwnedFd>;
 
-/// `SYNC_FILE_RANGE_*`, which neither rustix nor io-uring names.
-const WAIT_BEFORE: u32 = 1;
-const WRITE: u32 = 2;
-const WAIT_AFTER: u32 = 4;
-
 /// Most bytes that one read or write asks for. Larger ones come back short.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
@@ -80,12 +75,6 @@ pub enum RingOp {
         file: File,
         /// Leave out what reading the data back does not need.
         data_only: bool,
-    },
-    /// `sync_file_range` of all that is dirty in the page cache, until the disk has it. Makes
-    /// nothing durable by itself: neither metadata nor the disk's own cache.
-    WriteOut {
-        /// The file.
-        file: File,
     },
     /// `fallocate` mode 0.
     Allocate {
@@ -202,11 +191,6 @@ impl RingOp {
                     types::FsyncFlags::empty()
                 };
                 opcode::Fsync::new(types::Fd(file.as_raw_fd())).flags(flags).build()
-            }
-            Self::WriteOut { file } => {
-                // From the start, and a length of 0: to the end.
-                let flags = WAIT_BEFORE | WRITE | WAIT_AFTER;
-                opcode::SyncFileRange::new(types::Fd(file.as_raw_fd()), 0).flags(flags).build()
             }
             Self::Allocate { file, from, len } => {
                 opcode::Fallocate::new(types::Fd(file.as_raw_fd()), *len).offset(*from).build()

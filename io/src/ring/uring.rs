@@ -321,7 +321,6 @@ fn reply(op: &mut RingOp, result: Result<u32, Errno>) -> Result<RingReply, Errno
             Ok(RingReply::Bytes(usize::try_from(result?).unwrap_or(usize::MAX)))
         }
         RingOp::Sync { .. }
-        | RingOp::WriteOut { .. }
         | RingOp::Allocate { .. }
         | RingOp::Truncate { .. }
         | RingOp::Rename { .. }

@@ -439,7 +439,10 @@ impl Broker {
     }
 }
 
-/// Batches below the high watermark from the position on, the last one cut off where the
+/// Batches of a segment of a broker.
+const SEGMENT_BATCHES: usize = 37;
+
+/// Batches of a segment below the high watermark from the position on, the last one cut off where the
 /// limit is; the first one of a response is whole whatever its size.
 fn gather(
     replica: &Replica,
@@ -452,8 +455,12 @@ fn gather(
     let limit = position.max_bytes.min(room);
     let mut records = BytesMut::new();
     let mut before = position.offset;
-    for batch in &replica.log[replica.index_at(position.offset)..] {
+    for (n, batch) in replica.log.iter().enumerate().skip(replica.index_at(position.offset)) {
         if batch.last >= replica.high_watermark {
+            break;
+        }
+        if n % SEGMENT_BATCHES == 0 && !records.is_empty() {
+            faults.count("answer ends with a segment");
             break;
         }
         let whole = (first && records.is_empty()) || records.len() + batch.bytes.len() <= limit;
@@ -472,10 +479,14 @@ fn gather(
             faults.count("log starts inside a batch");
         }
         records.extend_from_slice(&batch.bytes);
-        served.push((p, before, Rc::clone(batch)));
         if batch.base < before {
             // A stripe's guess lies within a batch; it is appended behind the one before it.
             served.push((p, batch.base, Rc::clone(batch)));
+        }
+        // It follows whatever ends in the gap before it: the copy may have a batch from there that
+        // has been cleaned away since.
+        for at in before..=batch.base.max(before) {
+            served.push((p, at, Rc::clone(batch)));
         }
         before = batch.last + 1;
     }

@@ -32,6 +32,7 @@ const EVENTS: u64 = 2_000;
 /// the engine, or its operator, did about it.
 const FAULTS: &[&str] = &[
     "a deposed leader answers",
+    "answer ends with a segment",
     "answer lost",
     "answer to another request",
     "asked while an answer came",

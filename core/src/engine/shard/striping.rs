@@ -131,11 +131,8 @@ impl Shard {
         let place = striping.connections.iter().position(|&it| it == index);
         let place = place.unwrap_or(usize::MAX);
         if place >= striping.level + striping.spares && striping.plan.held(index) == 0 {
-            // It may have been the one that the others wait for.
-            striping.plan.lost_all(index);
             striping.connections.retain(|&it| it != index);
             self.detach_stripe(member, index);
-            self.drive_stripes(member);
             return;
         }
         let outlook = Outlook {

@@ -73,49 +73,30 @@ fn a_hole_is_filled_before_anything_else_is_asked() {
 /// Where a segment of the source ends, so does an answer. A fresh connection would take seconds
 /// to bring what is missing.
 #[test]
-fn who_was_cut_short_goes_on_there_and_gives_up_what_it_was_to_bring_next() {
-    let density = density(10_000, 1_000, 100);
-    for connections in [1, 2] {
-        let mut plan = Stripes::default();
-        let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
-        let other = connections - 1;
-        let ahead = plan.ask(other, outlook(0, 10_000, &density)).unwrap();
-        if other > 0 {
-            plan.ask(0, outlook(0, 10_000, &density)).unwrap();
-        }
-        let at = Offset(40);
-        assert_eq!(end_of(&mut plan, first, at.0, &density), 1, "what it was to bring next");
-        assert_eq!(plan.ask(7, outlook(at.0, 10_000, &density)), None, "one that is free waits");
-        let fill = plan.ask(0, outlook(at.0, 10_000, &density)).unwrap();
-        assert!(fill.exact && fill.from == at, "{fill:?}");
-        assert_eq!(plan.turn(fill.number, at), Turn::Go);
-        assert_eq!(plan.get(ahead.number).is_some(), other > 0);
-        // From here on everybody may ask again.
-        assert!(plan.ask(7, outlook(at.0, 10_000, &density)).is_some());
-    }
-}
-
-#[test]
-fn a_filler_that_breaks_is_waited_for_no_longer() {
-    let density = density(10_000, 1_000, 100);
-    let mut plan = Stripes::default();
-    let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
-    let ahead = plan.ask(1, outlook(0, 10_000, &density)).unwrap();
-    end_of(&mut plan, first, 40, &density);
-    plan.arrived(ahead.number, ahead.from);
-    assert_eq!(plan.ask(2, outlook(40, 10_000, &density)), None);
-    plan.lost_all(0);
-    assert!(plan.ask(2, outlook(40, 10_000, &density)).unwrap().fills);
-}
-
-#[test]
-fn an_end_within_a_quarter_of_the_range_is_an_estimate_gone_wrong() {
+fn who_is_alone_and_was_cut_short_goes_on_there() {
     let density = density(10_000, 1_000, 100);
     let mut plan = Stripes::default();
     let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
     let ahead = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
-    assert_eq!(end_of(&mut plan, first, ahead.from.0 - 25, &density), 0);
-    assert!(plan.get(ahead.number).is_some());
+    assert_eq!(end_of(&mut plan, first, 40, &density), 1, "what it was to bring next");
+    assert_eq!(plan.get(ahead.number), None);
+    let spare = Outlook { ahead: false, ..outlook(40, 10_000, &density) };
+    assert_eq!(plan.ask(7, spare), None, "one that is there for holes begins nothing");
+    let next = plan.ask(0, outlook(40, 10_000, &density)).unwrap();
+    assert!(next.exact && next.from == Offset(40), "{next:?}");
+    assert_eq!(plan.turn(next.number, Offset(40)), Turn::Go);
+}
+
+#[test]
+fn others_ranges_and_estimates_gone_wrong_are_kept() {
+    let density = density(10_000, 1_000, 100);
+    for (other, at) in [(1, 40), (0, 72)] {
+        let mut plan = Stripes::default();
+        let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
+        let ahead = plan.ask(other, outlook(0, 10_000, &density)).unwrap();
+        assert_eq!(end_of(&mut plan, first, at, &density), 0);
+        assert!(plan.get(ahead.number).is_some());
+    }
 }
 
 /// What was lost between others is asked for before more is, by one that has nothing behind it.

@@ -2,7 +2,8 @@
 
 use uuid::Uuid;
 
-use crate::protocol::wire::{DecodeError, Reader, to_usize};
+use crate::protocol::wire::{DecodeError, Reader};
+use crate::records::varint::put_unsigned;
 use crate::types::TopicId;
 
 /// Something that stands in a message: a primitive, an array, a struct.
@@ -86,7 +87,7 @@ impl<T: Field> Field for Vec<T> {
             return Err(DecodeError::PastFrame { field: name, need, left: reader.left() });
         }
         let mut items = Self::new();
-        for _ in 0..to_usize(u64::from(count)) {
+        for _ in 0..count {
             items.push(T::read(reader, name)?);
         }
         Ok(items)
@@ -100,27 +101,22 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-/// An unsigned varint.
-fn put_varint(out: &mut Vec<u8>, mut value: u32) {
-    while value >= 0x80 {
-        out.push(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
-        value >>= 7;
-    }
-    out.push(u8::try_from(value).unwrap_or(0));
-}
-
 /// A compact length: one more than it is.
 fn put_len(out: &mut Vec<u8>, len: usize) {
-    put_varint(out, u32::try_from(len).unwrap_or(u32::MAX - 1).saturating_add(1));
+    put_unsigned(out, len64(len).saturating_add(1));
+}
+
+fn len64(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
 }
 
 /// Writes the tagged fields at the end of a struct.
 pub(crate) fn put_tagged(out: &mut Vec<u8>, fields: impl IntoIterator<Item = (u32, Vec<u8>)>) {
     let fields: Vec<_> = fields.into_iter().collect();
-    put_varint(out, u32::try_from(fields.len()).unwrap_or(0));
+    put_unsigned(out, len64(fields.len()));
     for (tag, bytes) in fields {
-        put_varint(out, tag);
-        put_varint(out, u32::try_from(bytes.len()).unwrap_or(0));
+        put_unsigned(out, tag.into());
+        put_unsigned(out, len64(bytes.len()));
         out.extend(bytes);
     }
 }

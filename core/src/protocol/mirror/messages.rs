@@ -17,7 +17,7 @@ macro_rules! apis {
 }
 
 apis! {
-    94 CreateClusterMirrorRequest -> CreateClusterMirrorResponse,
+    94 CreateClusterMirrorRequest -> ClusterMirrorResponse,
     95 StartMirrorTopicsRequest -> MirrorTopicsResponse,
     96 StopMirrorTopicsRequest -> MirrorTopicsResponse,
     98 ListClusterMirrorsRequest -> ListClusterMirrorsResponse,
@@ -26,7 +26,7 @@ apis! {
     101 WriteMirrorStatesRequest -> WriteMirrorStatesResponse,
     102 PauseMirrorTopicsRequest -> MirrorTopicsResponse,
     103 ResumeMirrorTopicsRequest -> MirrorTopicsResponse,
-    104 DeleteClusterMirrorRequest -> DeleteClusterMirrorResponse,
+    104 DeleteClusterMirrorRequest -> ClusterMirrorResponse,
     105 BumpLeaderEpochsRequest -> BumpLeaderEpochsResponse,
     107 RecoverMirrorTopicsRequest -> MirrorTopicsResponse,
 }
@@ -48,8 +48,8 @@ structs! {
         value: Option<String> = "Value",
     }
 
-    /// What came of it.
-    struct CreateClusterMirrorResponse {
+    /// What came of a request about a whole mirror.
+    struct ClusterMirrorResponse {
         /// Milliseconds for which a quota holds the client up.
         throttle_time_ms: i32 = "ThrottleTimeMs",
         /// Of the whole request; 0 for none.
@@ -157,16 +157,6 @@ structs! {
     struct DeleteClusterMirrorRequest {
         /// Name of the mirror.
         mirror_name: String = "MirrorName",
-    }
-
-    /// What came of it.
-    struct DeleteClusterMirrorResponse {
-        /// Milliseconds for which a quota holds the client up.
-        throttle_time_ms: i32 = "ThrottleTimeMs",
-        /// Of the whole request; 0 for none.
-        error_code: i16 = "ErrorCode",
-        /// The thing, the cause and the remedy.
-        error_message: Option<String> = "ErrorMessage",
     }
 
     /// Asks for all mirrors.

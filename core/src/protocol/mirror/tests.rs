@@ -44,7 +44,7 @@ fn mirrors_are_made_and_removed() {
         &[b"\x05west\x03", b"\x02a\x02b\0", b"\x02c\0\0", b"\0"],
     );
     check(
-        CreateClusterMirrorResponse {
+        ClusterMirrorResponse {
             throttle_time_ms: 258,
             error_code: 136,
             error_message: Some("no".into()),
@@ -52,7 +52,7 @@ fn mirrors_are_made_and_removed() {
         &[b"\0\0\x01\x02\0\x88\x03no\0"],
     );
     check(DeleteClusterMirrorRequest { mirror_name: "w".into() }, &[b"\x02w\0"]);
-    check(DeleteClusterMirrorResponse::default(), &[FINE, b"\0"]);
+    check(ClusterMirrorResponse::default(), &[FINE, b"\0"]);
 }
 
 #[test]
