@@ -90,7 +90,7 @@ fn who_is_alone_and_was_cut_short_goes_on_there() {
 #[test]
 fn others_ranges_and_estimates_gone_wrong_are_kept() {
     let density = density(10_000, 1_000, 100);
-    for (other, at) in [(1, 40), (0, 72)] {
+    for (other, at) in [(1, 40), (0, 80)] {
         let mut plan = Stripes::default();
         let first = plan.ask(0, outlook(0, 10_000, &density)).unwrap();
         let ahead = plan.ask(other, outlook(0, 10_000, &density)).unwrap();
