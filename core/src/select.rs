@@ -3,6 +3,9 @@
 //! Patterns are comma-separated regular expressions, each anchored at both ends, so
 //! that a plain name selects that topic and no other. Exclusion wins over inclusion.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use regex::{Regex, RegexBuilder};
 
 /// Compiled size of one pattern, in bytes: patterns come from a command line, and a
@@ -78,6 +81,29 @@ impl Selection {
                  input; name it literally to copy it",
             ),
         }
+    }
+}
+
+/// Which topics of a source are copied.
+pub trait TopicFilter {
+    /// Decides on a topic of the source; `is_internal` is what its metadata says.
+    fn decide(&self, topic: &str, is_internal: bool) -> Selection;
+}
+
+/// Topics by name, and no others.
+impl TopicFilter for BTreeSet<Arc<str>> {
+    fn decide(&self, topic: &str, _: bool) -> Selection {
+        match (self.contains(topic), is_legal_name(topic)) {
+            (false, _) => Selection::NotIncluded,
+            (true, false) => Selection::IllegalName,
+            (true, true) => Selection::Selected,
+        }
+    }
+}
+
+impl TopicFilter for TopicSelector {
+    fn decide(&self, topic: &str, is_internal: bool) -> Selection {
+        self.decide(topic, is_internal)
     }
 }
 

@@ -109,6 +109,7 @@ fn mirror(topics: &[Topic], source: SocketAddr, to: &Path, config: ShardConfig) 
                     log,
                     leader: Leader { broker: BrokerId(1), epoch: LeaderEpoch::NONE },
                     throttled: false,
+                    local_epoch: LeaderEpoch::NONE,
                 })))
                 .unwrap();
         }

@@ -73,6 +73,7 @@ fn copy(bytes: u64, stripes: usize) -> (u64, u64) {
             log,
             leader: Leader { broker: BrokerId(1), epoch },
             throttled: false,
+            local_epoch: LeaderEpoch::NONE,
         })))
         .unwrap();
     wait_for(&control, |report| match report {

@@ -10,7 +10,7 @@ use heliostat_core::engine::{Action, ConnectionId, Shard};
 use heliostat_core::log::cx::{AppendLimits, AppendMode};
 use heliostat_core::protocol::TopicIdentity;
 use heliostat_core::time::Tick;
-use heliostat_core::types::{BrokerId, TopicId};
+use heliostat_core::types::{BrokerId, LeaderEpoch, TopicId};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{ApiVersionsResponse, ResponseHeader};
 use kafka_protocol::protocol::Encodable;
@@ -91,6 +91,7 @@ impl Mirror {
             log: empty_log(),
             leader: Leader { broker: BROKER, epoch: EPOCH },
             throttled: false,
+            local_epoch: LeaderEpoch::NONE,
         })));
         self.act();
         let apis = [(1, 4, VERSION), (18, 0, 3)].map(|(key, min, max)| {

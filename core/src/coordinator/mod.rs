@@ -16,6 +16,7 @@
 
 pub mod decide;
 pub mod fencing;
+pub mod mirrors;
 pub mod partition;
 pub mod placement;
 pub mod record;
@@ -23,6 +24,7 @@ pub mod retry;
 pub mod state;
 
 pub use decide::{Decision, decide};
+pub use mirrors::{Mirrors, Step};
 pub use partition::PartitionMirror;
 pub use record::{LastMirrored, MirrorKey, StateRecord};
 pub use state::{DesiredState, MirrorState};

@@ -53,6 +53,13 @@ pub enum Command {
         /// The leader.
         leader: Leader,
     },
+    /// The destination's leader epoch has risen: batches up to it are taken.
+    SetLocalEpoch {
+        /// The partition.
+        key: PartitionKey,
+        /// The new epoch.
+        epoch: LeaderEpoch,
+    },
     /// The source's topic has got an ID where it had none.
     SetTopicIdentity {
         /// The partition.
@@ -93,6 +100,9 @@ pub struct AddPartition {
     pub leader: Leader,
     /// Whether the throttle holds for it.
     pub throttled: bool,
+    /// Leader epoch at the destination: nothing above it is appended.
+    /// [`LeaderEpoch::NONE`] where there is no destination that has one.
+    pub local_epoch: LeaderEpoch,
 }
 
 /// Why a partition came back from its shard.
@@ -116,6 +126,12 @@ pub enum ReturnReason {
     },
     /// The source knows no such topic, or another one of this name. Closed cleanly.
     UnknownTopic(ErrorCode),
+    /// A batch's epoch is above the destination's, which has to be raised first. What came
+    /// before it was appended. Closed cleanly.
+    EpochFenced {
+        /// The batch's.
+        epoch: LeaderEpoch,
+    },
     /// The source keeps sending what cannot be appended. Closed cleanly.
     Refused(RunError),
     /// The source's answer cannot be mended by asking again. Closed cleanly.

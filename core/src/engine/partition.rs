@@ -46,6 +46,8 @@ pub(super) struct Partition {
     pub(super) log: PartitionLog,
     pub(super) leader: Leader,
     pub(super) throttled: bool,
+    /// The destination's; none where it has none.
+    pub(super) local_epoch: LeaderEpoch,
     pub(super) status: Status,
     /// Index of the connection whose session it is in; `None` while it is striped.
     pub(super) connection: Option<usize>,
@@ -76,7 +78,15 @@ pub(super) struct Partition {
 
 impl Partition {
     pub(super) fn new(add: super::message::AddPartition, now: Tick) -> Self {
-        let super::message::AddPartition { key, topic, index, log, leader, throttled } = add;
+        let super::message::AddPartition {
+            key,
+            topic,
+            index,
+            log,
+            leader,
+            throttled,
+            local_epoch,
+        } = add;
         let observed = (log.bytes_accepted(), log.batches_accepted(), log.fetch_offset());
         Self {
             key,
@@ -85,6 +95,7 @@ impl Partition {
             log,
             leader,
             throttled,
+            local_epoch,
             status: Status::AwaitingLeader,
             connection: None,
             striping: None,
@@ -107,6 +118,16 @@ impl Partition {
     /// Everything that the source had when it answered last has been received.
     pub(super) fn is_caught_up(&self) -> bool {
         self.high_watermark >= Offset::ZERO && self.log.fetch_offset() >= self.high_watermark
+    }
+
+    /// Batches of higher epochs are not taken: the source's metadata does not know them yet, or
+    /// the destination's leader epoch would be below a batch's.
+    pub(super) fn epoch_limit(&self) -> LeaderEpoch {
+        match (self.leader.epoch.known(), self.local_epoch.known()) {
+            (Some(source), Some(local)) => source.min(local),
+            (Some(epoch), None) | (None, Some(epoch)) => epoch,
+            (None, None) => LeaderEpoch::NONE,
+        }
     }
 
     /// Takes note of what was appended since the last time.

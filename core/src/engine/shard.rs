@@ -313,6 +313,7 @@ impl Shard {
                 }
                 self.resume_all();
             }
+            Command::SetLocalEpoch { key, epoch } => self.set_local_epoch(key, epoch),
             Command::SetThrottled { key, throttled } => self.set_throttled(key, throttled),
             Command::SetParked(parked) => {
                 self.parked = parked;

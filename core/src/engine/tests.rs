@@ -118,6 +118,8 @@ struct World {
     epoch: i32,
     /// What the shard is told of it.
     leader_epoch: i32,
+    /// The destination's; −1 for none.
+    local_epoch: i32,
     /// Newest version of Fetch that the source has.
     fetch_version: i16,
     /// Requests on their way to the source, each answered in a round of its own.
@@ -147,6 +149,7 @@ impl World {
             reports: Vec::new(),
             epoch: 3,
             leader_epoch: 3,
+            local_epoch: -1,
             fetch_version: 16,
             sent: Vec::new(),
             gone: Vec::new(),
@@ -211,6 +214,7 @@ impl World {
             log,
             leader: Leader { broker: BrokerId(1), epoch: LeaderEpoch(self.leader_epoch) },
             throttled: false,
+            local_epoch: LeaderEpoch(self.local_epoch),
         })));
     }
 
@@ -722,6 +726,48 @@ fn a_leader_that_an_answer_names_is_that_of_the_partition_that_asked() {
     world.deliver(connection, last);
     let hint = |it: &Report| matches!(it, Report::LeaderHint { .. });
     assert!(!world.reports.iter().any(hint), "{:?}", world.reports);
+}
+
+/// Otherwise a consumer that moves here with an offset would come with an epoch above the
+/// leader's.
+#[test]
+fn nothing_above_the_destinations_leader_epoch_is_appended() {
+    let mut world = World::new(ShardConfig::default());
+    (world.leader_epoch, world.local_epoch) = (9, 5);
+    world.produce(2, 100);
+    world.epoch = 5;
+    world.produce(1, 100);
+    world.epoch = 6;
+    world.produce(2, 100);
+    world.add();
+    world.run(20);
+    let returned = world.reports.drain(..).find_map(|report| match report {
+        Report::Returned { log, reason, .. } => Some((log, reason)),
+        _ => None,
+    });
+    let (log, reason) = returned.expect("given back");
+    assert_eq!(reason, ReturnReason::EpochFenced { epoch: LeaderEpoch(6) });
+    assert_eq!((log.log_end_offset(), log.recovery_point()), (Offset(9), Offset(9)));
+}
+
+/// Raised in time, it stands in nobody's way.
+#[test]
+fn a_destinations_leader_epoch_that_rises_is_heard() {
+    let mut world = World::new(ShardConfig::default());
+    (world.leader_epoch, world.local_epoch) = (9, 3);
+    world.produce(2, 100);
+    world.add();
+    world.run(20);
+    world.shard.command(Command::SetLocalEpoch { key: PartitionKey(1), epoch: LeaderEpoch(6) });
+    world.epoch = 6;
+    world.produce(2, 100);
+    world.run(400);
+    let returned = world.reports.iter().any(|it| matches!(it, Report::Returned { .. }));
+    let end = world.reports.iter().rev().find_map(|report| match report {
+        Report::Progress(all) => all.last().map(|progress| progress.log_end),
+        _ => None,
+    });
+    assert_eq!((returned, end), (false, Some(Offset(12))));
 }
 
 /// Goal: a batch that is cut off in its head has none. Behind it comes the rest of the answer,

@@ -99,6 +99,23 @@ pub enum StopReason {
     },
 }
 
+impl StopReason {
+    /// Whether trying again later may help, without an operator's decision.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Diverged { .. }
+            | Self::NothingCommon
+            | Self::Gap { .. }
+            | Self::AheadOfSource { .. } => false,
+            Self::InRangeRefused { .. }
+            | Self::Refused(_)
+            | Self::Fatal(_)
+            | Self::Disk { .. } => true,
+        }
+    }
+}
+
 /// What to do with a partition that was returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextStep {
@@ -118,6 +135,8 @@ pub enum NextStep {
     AskEpochEnd(LeaderEpoch),
     /// The histories part: see [`on_diverged`].
     Align(DivergingEpoch),
+    /// The destination's leader epoch has to be raised to this one, or above, before it goes on.
+    RaiseEpoch(LeaderEpoch),
     /// An operator has to act.
     Stop(StopReason),
 }
@@ -135,6 +154,7 @@ pub fn on_returned(reason: &ReturnReason, attempts: u32, latest: LeaderEpoch) ->
         ReturnReason::Diverged(diverging) => NextStep::Align(*diverging),
         ReturnReason::OutOfRange { .. } => NextStep::AskOffsets,
         ReturnReason::UnknownTopic(_) => NextStep::CheckIdentity,
+        ReturnReason::EpochFenced { epoch } => NextStep::RaiseEpoch(*epoch),
         ReturnReason::Refused(error) => match error {
             // The metadata lags behind the data; it always catches up.
             RunError::EpochAhead { .. } => NextStep::CheckIdentity,
@@ -300,6 +320,8 @@ mod tests {
         first(ReturnReason::Diverged(diverging(1, 2)), 9, N::Align(diverging(1, 2)));
         first(ReturnReason::OutOfRange { fetch_offset: Offset(1) }, 9, N::AskOffsets);
         first(ReturnReason::UnknownTopic(ErrorCode::UNKNOWN_TOPIC_ID), 9, N::CheckIdentity);
+        let epoch = LeaderEpoch(12);
+        first(ReturnReason::EpochFenced { epoch }, 9, N::RaiseEpoch(epoch));
         let fatal = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE;
         first(ReturnReason::Fatal(fatal), 1, N::Stop(StopReason::Fatal(fatal)));
     }

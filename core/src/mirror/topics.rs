@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::engine::message::Leader;
 use crate::protocol::{ErrorCode, Metadata, MetadataTopic, TopicIdentity};
-use crate::select::{Selection, TopicSelector};
+use crate::select::{Selection, TopicFilter};
 use crate::types::{BrokerId, LeaderEpoch, TopicId, TopicPartition};
 
 /// What a refresh of the metadata changed.
@@ -130,7 +130,7 @@ pub struct Topics {
 
 impl Topics {
     /// Compares what is known with the answer to a question for all topics.
-    pub fn refresh(&mut self, metadata: &Metadata, selector: &TopicSelector) -> Refresh {
+    pub fn refresh(&mut self, metadata: &Metadata, wanted: &impl TopicFilter) -> Refresh {
         let mut out = Refresh::default();
         // A broker that is starting lists nothing; that is not the end of all topics.
         if metadata.brokers.is_empty() || !metadata.error.is_none() {
@@ -144,7 +144,7 @@ impl Topics {
                 continue;
             }
             listed.insert(Arc::clone(name));
-            let selection = selector.decide(name, topic.is_internal);
+            let selection = wanted.decide(name, topic.is_internal);
             if selection.refusal().is_some() {
                 self.refused.insert(Arc::clone(name), selection);
             }
@@ -228,6 +228,11 @@ impl Topics {
     /// Topics of the last refresh that a pattern includes and that are not copied all the same.
     pub fn refused(&self) -> &BTreeMap<Arc<str>, Selection> {
         &self.refused
+    }
+
+    /// Whatever is listed under this name from now on is a new topic.
+    pub fn forget(&mut self, topic: &str) {
+        self.topics.remove(topic);
     }
 
     /// Whether a topic of this name was ever listed and selected.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use heliostat_core::coordinator::LastMirrored;
 use heliostat_core::engine::message::{Leader, PartitionKey, PartitionProgress, Trouble};
 use heliostat_core::fetcher::{Backoff, BackoffPolicy};
 use heliostat_core::log::epoch_cache::EpochCache;
@@ -49,6 +50,8 @@ pub(super) enum Then {
     CheckEpoch,
     /// It stays stopped.
     Fail(Arc<str>),
+    /// It is left at rest, for the host.
+    Rest,
 }
 
 /// Where a partition is.
@@ -68,6 +71,19 @@ pub(super) enum Phase {
     Leaving { shard: usize, then: Then },
     /// An operator has to act.
     Failed { reason: Arc<str> },
+    /// The host has not said what to do with it.
+    Rests,
+}
+
+/// What a partition is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// To follow the source.
+    Follow,
+    /// To be cut back to what it has in common with the source, then to rest.
+    Align(Option<LastMirrored>),
+    /// To rest.
+    Rest,
 }
 
 impl Phase {
@@ -98,6 +114,13 @@ pub(super) struct Copy {
     /// Of the source; all zeros if it has none.
     pub(super) topic_id: TopicId,
     pub(super) phase: Phase,
+    pub(super) goal: Goal,
+    /// The destination's leader epoch, if it has one.
+    pub(super) local_epoch: LeaderEpoch,
+    /// The first cut that the source asks for needs no permission.
+    pub(super) may_cut: bool,
+    /// The host knows that it follows.
+    pub(super) told: bool,
     /// Of the log, when no shard has it.
     pub(super) ends: CopyEnds,
     pub(super) recovery_point: Offset,
@@ -136,6 +159,10 @@ impl Copy {
             at,
             topic_id,
             phase: Phase::Asks { want: Want::Begin, due: Tick::ZERO, asked: false },
+            goal: Goal::Follow,
+            local_epoch: LeaderEpoch::NONE,
+            may_cut: false,
+            told: false,
             ends: CopyEnds { log_start: Offset::ZERO, log_end: Offset::ZERO },
             recovery_point: Offset::ZERO,
             epochs: EpochCache::default(),
@@ -217,6 +244,19 @@ impl Copy {
             || (is_there && matches!(self.phase, Phase::Active { .. }))
     }
 
+    /// Whether all that it holds is of no use: nothing is known to be the source's.
+    pub(super) fn begins_anew(&self) -> bool {
+        self.goal == Goal::Align(None)
+    }
+
+    /// Whether its source answers about it.
+    pub(super) fn follows(&self) -> bool {
+        matches!(self.phase, Phase::Active { .. })
+            && self.progress.as_ref().is_some_and(|it| {
+                it.source_high_watermark.0 >= 0 && it.trouble.is_none()
+            })
+    }
+
     /// Records that the source has, or had at the start, and the copy lacks.
     pub(super) fn backlog(&self) -> u64 {
         let behind = self.high_watermark().max(self.target.unwrap_or(Offset::NONE));
@@ -266,6 +306,7 @@ impl Copy {
                 Phase::Active { .. } => PartitionState::Mirroring,
                 Phase::NoRoom { .. } => PartitionState::NoRoom,
                 Phase::Failed { .. } => PartitionState::Failed,
+                Phase::Rests => PartitionState::Resting,
                 _ => PartitionState::Preparing,
             },
             trouble,

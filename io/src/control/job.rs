@@ -6,11 +6,14 @@ mod opening;
 mod publish;
 mod reports;
 mod source;
+mod steered;
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -30,14 +33,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use self::opening::Settling;
+use self::steered::Steered;
 use super::by_name::ByName;
 use super::cancel::{Cancel, CancelHandle, CancelWatch, cancellation};
 use super::copies::Copies;
-use super::log_dir::{LogDir, LogDirError};
+use super::log_dir::{LogDir, LogDirError, SharedLogDir};
 use super::openers::Openers;
 use super::questions::{Question, Source};
 use super::shards::ShardsError;
 use super::status::{Event, EventKind, JobPhase, Status};
+use super::steering::Steering;
 use crate::shard::mailbox::ControlEnd;
 use crate::shard::snapshot::ShardSnapshot;
 use crate::source_client::{ClientConfig, HostPort, SocketOptions, SourceClient, SourceError};
@@ -262,7 +267,9 @@ struct Published {
 /// One job. [`Job::run`] is its whole life.
 pub struct Job {
     config: JobConfig,
-    log_dir: LogDir,
+    log_dir: SharedLogDir,
+    /// Of a job that a host steers.
+    steered: Option<Steered>,
     openers: Openers,
     /// Logs that are open and wait for the checkpoints.
     unsettled: Vec<(PartitionKey, RecoveredLog)>,
@@ -296,7 +303,7 @@ pub struct Job {
 
 impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Job").field("log_dir", &self.log_dir.path()).finish_non_exhaustive()
+        f.debug_struct("Job").field("log_dir", &self.config.log_dir).finish_non_exhaustive()
     }
 }
 
@@ -348,6 +355,40 @@ impl Job {
             let refused = refusals(&topics);
             return Err(JobError::NoTopics { refused });
         }
+        let log_dir = Rc::new(RefCell::new(log_dir));
+        let source = Source::start(client);
+        let (mut job, handle) = Self::assemble(config, log_dir, None, topics, source, spawn)?;
+        job.begin(first, refresh);
+        Ok((job, handle))
+    }
+
+    /// A job that does what its host tells it, in a log dir that it may share with others of the
+    /// same thread. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`JobError`] if its shards or threads do not start.
+    pub fn steered(
+        config: JobConfig,
+        log_dir: SharedLogDir,
+        steering: Steering,
+        spawn: impl FnOnce(&JobConfig) -> Result<Vec<ControlEnd>, ShardsError>,
+    ) -> Result<(Self, JobHandle), JobError> {
+        let source = Source::start(SourceClient::new(client_config(&config)));
+        let steered = Some(Steered::new(steering));
+        let topics = Topics::default();
+        let (mut job, handle) = Self::assemble(config, log_dir, steered, topics, source, spawn)?;
+        job.phase = JobPhase::Copying;
+        Ok((job, handle))
+    }
+
+    fn assemble(
+        config: JobConfig,
+        log_dir: SharedLogDir,
+        steered: Option<Steered>,
+        topics: Topics,
+        source: Source,
+        spawn: impl FnOnce(&JobConfig) -> Result<Vec<ControlEnd>, ShardsError>,
+    ) -> Result<(Self, JobHandle), JobError> {
         let ends = spawn(&config)?;
         let bells = ends.iter().map(watch_bell).collect::<std::io::Result<_>>();
         let bells = bells.map_err(JobError::Watch)?;
@@ -371,9 +412,10 @@ impl Job {
             refreshes: 0,
         };
         let threads = usize::try_from(config.mirror.recovery_threads).unwrap_or(1);
-        let openers = log_dir.openers(threads).map_err(JobError::Threads)?;
-        let mut job = Self {
+        let openers = log_dir.borrow().openers(threads).map_err(JobError::Threads)?;
+        let job = Self {
             log_dir,
+            steered,
             openers,
             unsettled: Vec::new(),
             settling: Settling::default(),
@@ -382,7 +424,7 @@ impl Job {
             by_name: ByName::default(),
             brokers: Vec::new(),
             silent_on_divergence: BTreeSet::new(),
-            source: Source::start(client),
+            source,
             health,
             shards: shards.collect(),
             bells,
@@ -403,7 +445,6 @@ impl Job {
             failure: None,
             config,
         };
-        job.begin(first, refresh);
         Ok((job, JobHandle { cancel: canceller, changes: change_sender, status }))
     }
 
@@ -412,10 +453,12 @@ impl Job {
         first: Result<heliostat_core::protocol::Metadata, SourceError>,
         refresh: Option<heliostat_core::mirror::topics::Refresh>,
     ) {
-        for warning in self.log_dir.take_warnings() {
+        let warnings = self.log_dir.borrow_mut().take_warnings();
+        for warning in warnings {
             self.event(EventKind::Notice, None, &warning);
         }
-        if self.log_dir.needs_recovery() {
+        let needs_recovery = self.log_dir.borrow().needs_recovery();
+        if needs_recovery {
             let text = "the last process did not stop cleanly: logs are recovered as they open";
             self.event(EventKind::Recovered, None, text);
         }
@@ -463,6 +506,7 @@ impl Job {
             opened = self.openers.next() => self.take_opened(opened),
             answer = self.source.answer() => self.take_answer(answer),
             Some(change) = self.changes.recv() => self.take_change(change),
+            order = steered::next_order(&mut self.steered) => self.take_order(order),
             () = tokio::time::sleep_until(deadline) => {}
         }
     }

@@ -4,9 +4,11 @@
 //! recovery point written, before it is appended to; the clean stop's marker is removed
 //! before the first log is opened and written after the last checkpoint.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,6 +32,10 @@ use crate::disk::{DiskSpace, FileStore, LockError, LogDirLock, disk_space};
 
 /// Our key in `meta.properties`: the cluster that was copied.
 const SOURCE_CLUSTER_KEY: &str = "mirror.source.cluster.id";
+/// Our key in the `meta.properties` of a mirroring host: which says that it is one.
+const HOST_KEY: &str = "mirror.host";
+/// Logs of a host that are no copies.
+const OWN_TOPICS: [&str; 2] = ["__cluster_metadata", "__mirror_state"];
 /// Value of it while the source has not said.
 const SOURCE_UNKNOWN: &str = "unknown";
 /// Node ID of a copy that is nobody's yet.
@@ -57,11 +63,27 @@ pub enum LogDirError {
     Lock(#[from] LockError),
     /// It holds something else.
     #[error(
-        "log dir {dir} is a Kafka broker's and no copy; name another directory, or an empty one"
+        "log dir {dir} is another program's, a Kafka broker's perhaps, or was made by another \
+         command of heliostat; name another directory, or an empty one"
     )]
     NotACopy {
         /// The log dir.
         dir: PathBuf,
+    },
+    /// It belongs to another cluster or node.
+    #[error(
+        "log dir {dir} is of {key} {found}, the properties say {wanted}; name another directory, \
+         or the right {key}"
+    )]
+    OtherOwner {
+        /// The log dir.
+        dir: PathBuf,
+        /// `cluster.id` or `node.id`.
+        key: &'static str,
+        /// Whose it is.
+        found: String,
+        /// Who wants it.
+        wanted: String,
     },
     /// It holds the copy of another cluster.
     #[error(
@@ -137,6 +159,9 @@ impl Known {
     }
 }
 
+/// One log dir for several jobs of the control thread.
+pub type SharedLogDir = Rc<RefCell<LogDir>>;
+
 /// A log dir that this process holds.
 #[derive(Debug)]
 pub struct LogDir {
@@ -167,6 +192,47 @@ impl LogDir {
     /// # Errors
     /// [`LogDirError`] with the remedy.
     pub fn open(root: &Path) -> Result<Self, LogDirError> {
+        Self::open_as(root, SOURCE_CLUSTER_KEY)
+    }
+
+    /// The same for a mirroring host, node `node` of `cluster`; a new directory without a
+    /// cluster gets one made up.
+    ///
+    /// # Errors
+    /// [`LogDirError`] with the remedy.
+    pub fn open_host(
+        root: &Path,
+        node: BrokerId,
+        cluster: Option<&str>,
+    ) -> Result<Self, LogDirError> {
+        let mut it = Self::open_as(root, HOST_KEY)?;
+        let Some(meta) = &it.meta else {
+            let cluster = cluster.map_or_else(|| TopicId(Uuid::new_v4()).to_string(), str::to_owned);
+            let mut meta = MetaProperties::new(cluster, node, Uuid::new_v4());
+            meta.other.insert(HOST_KEY.to_owned(), "true".to_owned());
+            let path = top(names::META_PROPERTIES);
+            let written = it.store.replace(&path, meta.encode().as_bytes());
+            written.map_err(|error| it.refused(error))?;
+            it.meta = Some(meta);
+            return Ok(it);
+        };
+        let found_node = meta.node_id.unwrap_or(NODE);
+        let found_cluster = meta.cluster_id.as_deref().unwrap_or_default();
+        let other = |key, found: String, wanted: String| {
+            LogDirError::OtherOwner { dir: root.to_path_buf(), key, found, wanted }
+        };
+        match cluster {
+            _ if found_node != node => {
+                Err(other("node.id", found_node.to_string(), node.to_string()))
+            }
+            Some(wanted) if wanted != found_cluster => {
+                Err(other("cluster.id", found_cluster.to_owned(), wanted.to_owned()))
+            }
+            _ => Ok(it),
+        }
+    }
+
+    fn open_as(root: &Path, owner_key: &str) -> Result<Self, LogDirError> {
         let dir = || root.to_path_buf();
         std::fs::create_dir_all(root)
             .map_err(|source| LogDirError::Create { dir: dir(), source })?;
@@ -186,23 +252,27 @@ impl LogDir {
             warnings: Vec::new(),
             lock,
         };
-        it.load()?;
+        it.load(owner_key)?;
         Ok(it)
     }
 
-    fn load(&mut self) -> Result<(), LogDirError> {
+    fn load(&mut self, owner_key: &str) -> Result<(), LogDirError> {
         let entries = self.store.list("").map_err(|error| self.refused(error))?;
         let partitions: BTreeSet<String> = entries
             .iter()
-            .filter(|entry| entry.is_dir && TopicPartition::from_dir_name(&entry.name).is_some())
+            .filter(|entry| entry.is_dir)
+            .filter(|entry| {
+                TopicPartition::from_dir_name(&entry.name)
+                    .is_some_and(|partition| !OWN_TOPICS.contains(&&*partition.topic))
+            })
             .map(|entry| entry.name.clone())
             .collect();
         if let Some(bytes) = self.read(names::META_PROPERTIES)? {
             let meta = MetaProperties::decode(&bytes).map_err(|error| self.broken(error))?;
             self.meta = Some(meta);
         }
-        let is_copy = self.meta.as_ref().is_some_and(|m| m.other.contains_key(SOURCE_CLUSTER_KEY));
-        if !is_copy && (self.meta.is_some() || !partitions.is_empty()) {
+        let is_ours = self.meta.as_ref().is_some_and(|meta| meta.other.contains_key(owner_key));
+        if !is_ours && (self.meta.is_some() || !partitions.is_empty()) {
             return Err(LogDirError::NotACopy { dir: self.root.clone() });
         }
         self.clean = self.read(names::CLEAN_SHUTDOWN)?.is_some();
@@ -283,6 +353,11 @@ impl LogDir {
         let written = self.store.replace(&top(names::META_PROPERTIES), meta.encode().as_bytes());
         self.meta = Some(meta);
         written.map_err(|error| self.refused(error))
+    }
+
+    /// The cluster that it belongs to.
+    pub fn cluster_id(&self) -> Option<&str> {
+        self.meta.as_ref()?.cluster_id.as_deref()
     }
 
     /// The cluster whose copy it holds; `None` if it is new, or the source never said.

@@ -15,9 +15,10 @@ mod openers;
 mod questions;
 mod shards;
 mod status;
+pub mod steering;
 
 pub use cancel::{CancelHandle, CancelWatch, StopSignals, cancellation};
 pub use job::{Ended, Job, JobConfig, JobError, JobHandle, JobReport};
-pub use log_dir::{LogDir, LogDirError};
+pub use log_dir::{LogDir, LogDirError, SharedLogDir};
 pub use shards::{ShardFleet, ShardsError, spawn_shards};
 pub use status::{Event, EventKind, JobPhase, PartitionState, PartitionStatus, Status, Totals};

@@ -40,6 +40,8 @@ pub enum PartitionState {
     NoRoom,
     /// Stopped; an operator has to act.
     Failed,
+    /// Not followed: paused, stopped, or between two steps of its mirror.
+    Resting,
 }
 
 /// Figures of one partition.
@@ -98,6 +100,8 @@ pub struct Totals {
     pub no_room: usize,
     /// Of them, those that wait for an operator.
     pub failed: usize,
+    /// Of them, those that are not followed.
+    pub resting: usize,
     /// Of them, those whose log holds nothing.
     pub empty: usize,
     /// Offsets that are missing.

@@ -605,7 +605,15 @@ impl World {
         let throttled = self.control.chance.percent(15);
         self.copy(p).place = Place::Shard(shard);
         let (key, index) = (key(p), place.partition);
-        let add = AddPartition { key, topic, index, log, leader, throttled };
+        let add = AddPartition {
+            key,
+            topic,
+            index,
+            log,
+            leader,
+            throttled,
+            local_epoch: LeaderEpoch::NONE,
+        };
         self.command(shard, Command::Add(Box::new(add)))
     }
 

@@ -476,7 +476,7 @@ impl Shard {
         let fresh = standing == Standing::Fresh;
         let partition = self.partition(member?)?;
         (fresh && partition.log.takes_runs() && header.error.is_none() && header.records_bytes > 0)
-            .then_some(partition.leader.epoch)
+            .then(|| partition.epoch_limit())
     }
 
     fn on_partition_end(&mut self, index: usize, end: PartitionEnd) {
@@ -653,6 +653,11 @@ impl Shard {
         }
         let tries = partition.backoff.attempts() + 1;
         match error {
+            RunError::EpochAhead { epoch, .. }
+                if partition.local_epoch.known().is_some_and(|local| epoch > local) =>
+            {
+                self.begin_return(member, ReturnReason::EpochFenced { epoch });
+            }
             RunError::EpochAhead { .. } => {
                 self.back_off(member, Trouble::Refused(error));
                 self.want_metadata();

@@ -9,7 +9,7 @@ use crate::engine::partition::{Partition, Status};
 use crate::engine::timers::Timer;
 use crate::log::disk::DiskError;
 use crate::protocol::{FetchPosition, TopicIdentity};
-use crate::types::BrokerId;
+use crate::types::{BrokerId, LeaderEpoch};
 
 impl Shard {
     pub(super) fn add(&mut self, add: AddPartition) {
@@ -74,6 +74,13 @@ impl Shard {
         self.count_topic(&old, false);
         self.count_topic(&topic, true);
         self.restart(index);
+    }
+
+    pub(super) fn set_local_epoch(&mut self, key: PartitionKey, epoch: LeaderEpoch) {
+        let Some(index) = self.index_of(key) else { return };
+        let Some(partition) = self.partition(index) else { return };
+        // It only rises. What is being received goes by the old one and is fetched again.
+        partition.local_epoch = partition.local_epoch.max(epoch);
     }
 
     pub(super) fn set_throttled(&mut self, key: PartitionKey, throttled: bool) {

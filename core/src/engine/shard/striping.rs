@@ -287,7 +287,7 @@ impl Shard {
 
     fn begin_ahead(&mut self, index: usize, member: usize, at: Offset, left: u64) -> bool {
         let Some(partition) = self.partition(member) else { return false };
-        let limit = partition.leader.epoch;
+        let limit = partition.epoch_limit();
         let takes_runs = partition.log.takes_runs();
         let connection = &mut self.connections[index];
         let target = if takes_runs { RunTarget::Append(member) } else { RunTarget::Discard };

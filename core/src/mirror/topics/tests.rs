@@ -2,6 +2,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::protocol::{MetadataBroker, MetadataPartition};
+use crate::select::TopicSelector;
 
 const NO_ID: u128 = 0;
 

@@ -13,14 +13,17 @@ impl Job {
     /// Takes over every partition's offsets and writes the checkpoints.
     pub(super) fn write_checkpoints(&mut self) {
         if self.noted_changes != self.copies.changes() {
+            let mut log_dir = self.log_dir.borrow_mut();
             for copy in self.copies.values() {
                 if copy.phase.shard().is_some() && copy.progress.is_some() {
-                    self.log_dir.note(&copy.at, copy.checkpoint());
+                    log_dir.note(&copy.at, copy.checkpoint());
                 }
             }
+            drop(log_dir);
             self.noted_changes = self.copies.changes();
         }
-        if let Err(error) = self.log_dir.write_checkpoints() {
+        let written = self.log_dir.borrow_mut().write_checkpoints();
+        if let Err(error) = written {
             // The old ones still stand; a crash only costs a longer recovery.
             self.event(EventKind::Notice, None, &format!("checkpoints: {error}; tried again"));
         }
@@ -82,7 +85,13 @@ impl Job {
 
     /// Everything is closed: the last checkpoints, then the marker.
     fn finish(&mut self) -> bool {
-        match self.log_dir.finish(self.config.mirror.log) {
+        if self.steered.is_some() {
+            // The host sets the marker, once all its jobs have ended.
+            self.write_checkpoints();
+            return true;
+        }
+        let finished = self.log_dir.borrow_mut().finish(self.config.mirror.log);
+        match finished {
             Ok(()) => true,
             Err(error) => {
                 let text = format!("no clean stop: {error}; the next start recovers");

@@ -66,12 +66,15 @@ impl Job {
         let Some(copy) = self.copies.get_mut(key) else { return Ok(None) };
         let Phase::Opens { how, due } = &mut copy.phase else { return Ok(None) };
         let (at, topic_id, how) = (copy.at.clone(), copy.topic_id, how.clone());
-        if self.log_dir.changes_id(&at.topic, topic_id) && !self.openers.is_idle() {
+        if self.log_dir.borrow().changes_id(&at.topic, topic_id) && !self.openers.is_idle() {
             *due = now.after(ID_RETRY);
             return Ok(None);
         }
         copy.phase = Phase::Opening { how: how.clone() };
-        let own_id = self.log_dir.adopt_id(&at.topic, topic_id)?;
+        let own_id = match self.steered.as_ref().and_then(|it| it.local_id(&at.topic)) {
+            Some(id) => id,
+            None => self.log_dir.borrow_mut().adopt_id(&at.topic, topic_id)?,
+        };
         let (truncate_to, reset_to, record) = match how {
             Opening::Whole => (None, None, None),
             Opening::Truncated { to, record } => (Some(to), None, Some(record)),
@@ -84,14 +87,14 @@ impl Job {
             };
             let GapRecord { from, to, reason, .. } = record.as_ref();
             let text = format!("{what} of offsets {from} to {to} (exclusive): {reason}");
-            self.log_dir.record_gap(*record)?;
+            self.log_dir.borrow_mut().record_gap(*record)?;
             self.event(kind, Some(&at), &text);
         } else if let Some(start) = reset_to {
             let text = format!("copied from the source's start on, offset {start}");
             self.event(EventKind::Added, Some(&at), &text);
         }
         let config = self.config.mirror.log;
-        let options = self.log_dir.open_options(&at, own_id, config, truncate_to);
+        let options = self.log_dir.borrow_mut().open_options(&at, own_id, config, truncate_to);
         Ok(Some(Order { key, at, options, reset_to }))
     }
 
@@ -106,7 +109,8 @@ impl Job {
                     if let Some(text) = recovered_text(&report) {
                         self.event(EventKind::Recovered, Some(&at), &text);
                     }
-                    if self.log_dir.opened(&at, &log) {
+                    let owes = self.log_dir.borrow_mut().opened(&at, &log);
+                    if owes {
                         self.unsettled.push((key, log));
                     } else {
                         self.settled(key, Ok(log));
@@ -114,7 +118,7 @@ impl Job {
                 }
                 Err(error) => {
                     // It may have got half-way: no clean stop vouches for that.
-                    self.log_dir.distrust(&at);
+                    self.log_dir.borrow_mut().distrust(&at);
                     self.settled(key, Err(error));
                 }
             }
@@ -129,7 +133,7 @@ impl Job {
             return;
         }
         let begun = self.now();
-        let written = self.log_dir.settle();
+        let written = self.log_dir.borrow_mut().settle();
         self.settling.wrote(begun, self.now());
         for (key, log) in std::mem::take(&mut self.unsettled) {
             let outcome = match &written {
@@ -157,6 +161,7 @@ impl Job {
     /// An open log goes to a shard, unless the source has to be asked about it first.
     fn hand_over(&mut self, key: PartitionKey, log: RecoveredLog) {
         let now = self.now();
+        let Some(log) = self.rest_or_align(key, log) else { return };
         self.sum_loads(now);
         let shards = self.shards.len();
         let Some(copy) = self.copies.get_mut(key) else { return };
@@ -190,6 +195,7 @@ impl Job {
             log,
             leader: copy.source(leader),
             throttled: self.config.mirror.throttled.contains(&copy.at),
+            local_epoch: copy.local_epoch,
         };
         let at = copy.at.clone();
         if wanted.is_some() {
@@ -210,10 +216,10 @@ impl Job {
                     Phase::Opening { how } if attempts < ATTEMPTS_MAX => {
                         copy.phase = Phase::Opens { how: how.clone(), due: retry };
                     }
-                    _ => self.fail(key, text),
+                    _ => self.fail(key, text, true),
                 }
             }
-            _ => self.fail(key, text),
+            _ => self.fail(key, text, false),
         }
     }
 
@@ -228,7 +234,7 @@ impl Job {
         let at = copy.at.clone();
         let text = format!(
             "no room on the disk of {}: it is not fetched until there is some; nothing is lost",
-            self.log_dir.path().display()
+            self.config.log_dir.display()
         );
         self.event(EventKind::Space, Some(&at), &text);
     }
@@ -311,7 +317,8 @@ impl Job {
     }
 
     pub(super) fn look_at_space(&mut self) {
-        let Ok(space) = self.log_dir.space() else { return };
+        let space = self.log_dir.borrow().space();
+        let Ok(space) = space else { return };
         self.free_bytes = space.free_bytes;
         let min = self.config.mirror.free_min_bytes;
         let enough = min.saturating_add(ROOM_BYTES.min(space.total_bytes / 100));
@@ -322,7 +329,7 @@ impl Job {
                 format!(
                     "free space of {} is {} bytes, below log.dir.free.min.bytes={min}: nothing is \
                      fetched until there is room; nothing is lost",
-                    self.log_dir.path().display(),
+                    self.config.log_dir.display(),
                     space.free_bytes
                 )
             } else {

@@ -36,13 +36,14 @@ impl Job {
             }
             shards.add(&port.snapshot);
         }
-        let gaps = self.log_dir.gaps();
+        let log_dir = self.log_dir.borrow();
+        let gaps = log_dir.gaps();
         let truncations = gaps.iter().filter(|gap| gap.kind == GapKind::Truncation).count();
         let totals = Totals { gaps: gaps.len() - truncations, truncations, ..sums };
         let failing = self.health.failing_since.map(|since| now.since(since));
         let status = Status {
             phase: self.phase,
-            source_cluster: self.log_dir.source_cluster().map(Arc::from),
+            source_cluster: log_dir.source_cluster().map(Arc::from),
             source_trouble: self
                 .health
                 .trouble
@@ -121,7 +122,7 @@ fn bytes_per_record<'a>(copies: impl Iterator<Item = &'a Copy>) -> f64 {
 }
 
 fn add(totals: &mut Totals, partition: &PartitionStatus) {
-    let is_failed = partition.state == PartitionState::Failed;
+    let is_failed = matches!(partition.state, PartitionState::Failed | PartitionState::Resting);
     let is_known = partition.target.is_some() || partition.source_high_watermark >= Offset::ZERO;
     let is_caught_up = is_known && partition.lag_records == 0 && !is_failed;
     totals.partitions += 1;
@@ -130,6 +131,7 @@ fn add(totals: &mut Totals, partition: &PartitionStatus) {
         PartitionState::Mirroring => totals.mirroring += 1,
         PartitionState::NoRoom => totals.no_room += 1,
         PartitionState::Failed => totals.failed += 1,
+        PartitionState::Resting => totals.resting += 1,
     }
     totals.empty += usize::from(partition.size_bytes == 0);
     totals.caught_up += usize::from(is_caught_up);

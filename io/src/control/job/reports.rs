@@ -47,7 +47,11 @@ impl Job {
                     if let Some(copy) = self.copies.get_mut(progress.key)
                         && copy.phase.shard() == Some(shard)
                     {
+                        let key = progress.key;
                         copy.on_progress(now, progress);
+                        if !copy.told {
+                            self.tell_if_follows(key);
+                        }
                     }
                 }
             }
@@ -80,15 +84,18 @@ impl Job {
         copy.epochs.clone_from(log.epochs());
         copy.rate.restart(now);
         if matches!(reason, ReturnReason::Disk { .. }) {
-            self.log_dir.distrust(&copy.at);
+            self.log_dir.borrow_mut().distrust(&copy.at);
         }
         let ends = copy.checkpoint();
-        self.log_dir.note(&copy.at, ends);
+        self.log_dir.borrow_mut().note(&copy.at, ends);
         copy.left_shard();
         let nothing = Phase::NoRoom { how: Opening::Whole };
         let before = std::mem::replace(&mut copy.phase, nothing);
         match before {
-            Phase::Leaving { then: Then::Fail(reason), .. } => return self.fail(key, reason),
+            Phase::Leaving { then: Then::Fail(reason), .. } => {
+                return self.fail(key, reason, false);
+            }
+            Phase::Leaving { then: Then::Rest, .. } => return self.given_back(key),
             Phase::Leaving { then: Then::Move(shard), .. } if *reason == ReturnReason::Asked => {
                 copy.wanted_shard = Some(shard);
                 copy.phase = Phase::Opens { how: Opening::Whole, due: now };
@@ -105,7 +112,7 @@ impl Job {
 
     fn react(&mut self, key: PartitionKey, reason: &ReturnReason) {
         let (now, policy) = (self.now(), reconnect(&self.config.mirror));
-        let may_cut = self.policy().unclean_leader_election;
+        let may_cut = self.may_cut(key);
         let Some(copy) = self.copies.get_mut(key) else { return };
         let trouble: Arc<str> = Arc::from(reason_text(reason));
         let (attempts, due) = copy.on_failure(policy, now, random(), trouble);
@@ -131,7 +138,8 @@ impl Job {
                 let repair = on_diverged(diverging, copy.ends, &copy.epochs, may_cut);
                 self.repair(key, repair, DIVERGED);
             }
-            NextStep::Stop(stop) => self.fail(key, Arc::from(stop.to_string())),
+            NextStep::RaiseEpoch(epoch) => self.fenced(key, epoch),
+            NextStep::Stop(stop) => self.fail(key, Arc::from(stop.to_string()), stop.may_pass()),
         }
     }
 
@@ -147,11 +155,12 @@ impl Job {
                 self.command(shard, Command::Remove { key });
             }
             // An end beats a move.
-            (Phase::Leaving { shard, .. }, then @ Then::Fail(_)) => {
+            (Phase::Leaving { shard, .. }, then @ (Then::Fail(_) | Then::Rest)) => {
                 copy.phase = Phase::Leaving { shard: *shard, then };
             }
-            (Phase::Failed { .. } | Phase::Leaving { .. }, _) => {}
-            (_, Then::Fail(reason)) => self.fail(key, reason),
+            // What is being opened is looked at once it is open.
+            (Phase::Failed { .. } | Phase::Leaving { .. } | Phase::Rests, _) | (_, Then::Rest) => {}
+            (_, Then::Fail(reason)) => self.fail(key, reason, false),
             // Its log is opened, and the epoch checked, before a shard gets it.
             (_, Then::CheckEpoch) => copy.epoch_checked = false,
             (_, Then::Move(shard)) => {
@@ -185,6 +194,9 @@ fn reason_text(reason: &ReturnReason) -> String {
         }
         ReturnReason::UnknownTopic(code) | ReturnReason::Fatal(code) => {
             format!("the source answers {code}")
+        }
+        ReturnReason::EpochFenced { epoch } => {
+            format!("a batch has leader epoch {epoch}, above the destination's")
         }
         ReturnReason::Refused(error) => error.to_string(),
     }

@@ -12,12 +12,13 @@ use heliostat_core::protocol::{EpochEndQuery, ErrorCode, Metadata, TopicConfigs,
 use heliostat_core::time::Tick;
 use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
 
-use super::super::copy::{Copy, Opening, Phase, Then, Want};
+use super::super::copy::{Copy, Goal, Opening, Phase, Then, Want};
 use super::super::log_dir::now_ms;
 use super::super::questions::{Answer, Question};
 use super::super::status::EventKind;
+use super::super::steering::Outcome;
 use super::{Job, JobError, QUESTION_PARTITIONS_MAX, REFRESH_GAP, random, reconnect};
-use crate::source_client::{SourceError, Unanswered};
+use crate::source_client::{Cause, SourceError, Unanswered};
 
 /// First and last offset of one partition at the source, as far as they were answered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,7 +157,10 @@ impl Job {
             self.health.failing_since = None;
             self.event(EventKind::Source, None, "the source answers again");
         }
-        let known = self.log_dir.source_cluster().map(str::to_owned);
+        if self.steered.is_some() {
+            return self.take_steered_metadata(metadata);
+        }
+        let known = self.log_dir.borrow().source_cluster().map(str::to_owned);
         match (known, &metadata.cluster_id) {
             (Some(known), Some(found)) if known != *found => {
                 let found = found.clone();
@@ -164,7 +168,8 @@ impl Job {
                 return;
             }
             (None, Some(found)) => {
-                if let Err(error) = self.log_dir.bind(Some(found)) {
+                let bound = self.log_dir.borrow_mut().bind(Some(found));
+                if let Err(error) = bound {
                     self.failure.get_or_insert(error.into());
                     return;
                 }
@@ -204,7 +209,10 @@ impl Job {
                     if index == 0 {
                         new_topics.insert(Arc::clone(&topic.name));
                     }
-                    self.add_copy(&topic, index);
+                    // Its host says when.
+                    if self.steered.is_none() {
+                        self.add_copy(&topic, index);
+                    }
                 }
                 Change::NewLeader { partition, leader, epoch_rose } => {
                     let Some(key) = self.by_name.get(&partition).copied() else { continue };
@@ -291,12 +299,16 @@ impl Job {
     pub(super) fn adopt_id(&mut self, topic: &TopicIdentity) {
         // A log that is being opened is held against the ID that it was ordered with. Its files
         // get the new one before the next log of the topic is opened.
-        let waits = self.log_dir.changes_id(&topic.name, topic.id) && !self.openers.is_idle();
-        if !waits && let Err(error) = self.log_dir.adopt_id(&topic.name, topic.id) {
-            // The made-up ID stays; the next start adopts it.
-            let text = format!("{}: its new topic ID cannot be stored: {error}", topic.name);
-            self.event(EventKind::Topic, None, &text);
-            return;
+        let waits =
+            self.log_dir.borrow().changes_id(&topic.name, topic.id) && !self.openers.is_idle();
+        if !waits && self.steered.is_none() {
+            let adopted = self.log_dir.borrow_mut().adopt_id(&topic.name, topic.id);
+            if let Err(error) = adopted {
+                // The made-up ID stays; the next start adopts it.
+                let text = format!("{}: its new topic ID cannot be stored: {error}", topic.name);
+                self.event(EventKind::Topic, None, &text);
+                return;
+            }
         }
         let text = format!("{}: the source gives it the topic ID {} now", topic.name, topic.id);
         self.event(EventKind::Topic, None, &text);
@@ -312,8 +324,26 @@ impl Job {
 
     fn take_unanswered(&mut self, unanswered: Vec<Unanswered>) {
         for Unanswered { partition, error } in unanswered {
+            if is_unsupported(&error) && self.does_without_epoch_end(&partition) {
+                continue;
+            }
             self.ask_later(&partition, Arc::from(error.to_string()));
         }
+    }
+
+    /// A source that cannot tell where epochs end is asked no more: it cuts when it is followed,
+    /// as far as it can tell of a divergence.
+    fn does_without_epoch_end(&mut self, at: &TopicPartition) -> bool {
+        let now = self.now();
+        let Some(copy) = self.by_name.get(at).and_then(|key| self.copies.get_mut(*key)) else {
+            return false;
+        };
+        let Phase::Asks { want: Want::EpochEnd(_), asked: true, .. } = copy.phase else {
+            return false;
+        };
+        copy.epoch_checked = true;
+        copy.phase = Phase::Opens { how: Opening::Whole, due: now };
+        true
     }
 
     /// A question about the partition failed; it is put again after a wait, for ever.
@@ -347,15 +377,23 @@ impl Job {
                 copy.lag.observe(now, latest, copy.ends.log_end);
                 copy.backoff.succeeded();
                 copy.trouble = None;
-                let how = if self.log_dir.has_log(at) {
-                    Opening::Whole
-                } else {
+                let has_log = self.log_dir.borrow().has_log(at);
+                let how = if !has_log {
                     Opening::Reset { start: earliest, record: None }
+                } else if copy.begins_anew() {
+                    let CopyEnds { log_start, log_end } = copy.ends;
+                    let reason = "nothing of it is known to be the source's";
+                    let ends = (log_start, log_end);
+                    let kind = GapKind::Truncation;
+                    let record = record_of(at, copy.topic_id, kind, ends, reason);
+                    Opening::Reset { start: earliest, record: Some(Box::new(record)) }
+                } else {
+                    Opening::Whole
                 };
                 copy.phase = Phase::Opens { how, due: now };
             }
             Want::Range => {
-                let may_cut = policy.unclean_leader_election;
+                let may_cut = policy.unclean_leader_election || copy.may_cut;
                 let repair =
                     on_offsets(copy.ends, earliest, latest, policy, may_cut, copy.attempts);
                 let key = copy.key;
@@ -369,13 +407,14 @@ impl Job {
         if !error.is_none() {
             return self.ask_later(at, Arc::from(format!("the source answers {error}")));
         }
-        let may_cut = self.policy().unclean_leader_election;
+        let allowed = self.policy().unclean_leader_election;
         let Some(copy) = self.by_name.get(at).and_then(|key| self.copies.get_mut(*key)) else {
             return;
         };
         let Phase::Asks { want: Want::EpochEnd(latest), asked: true, .. } = copy.phase else {
             return;
         };
+        let may_cut = allowed || copy.may_cut || matches!(copy.goal, Goal::Align(_));
         let repair = on_epoch_end(latest, answer, copy.ends, &copy.epochs, may_cut);
         // What is left after a cut is asked about again before it is followed.
         copy.epoch_checked = repair == Repair::Reopen;
@@ -409,19 +448,29 @@ impl Job {
             }
             Repair::Stop(stop) => {
                 let reason = Arc::from(stop.to_string());
-                return self.fail(key, reason);
+                return self.fail(key, reason, stop.may_pass());
             }
         };
         copy.phase = Phase::Opens { how, due };
     }
 
-    /// The partition waits for an operator.
-    pub(super) fn fail(&mut self, key: PartitionKey, reason: Arc<str>) {
+    /// Whether the copy may be cut where the source's history differs.
+    pub(super) fn may_cut(&self, key: PartitionKey) -> bool {
+        self.policy().unclean_leader_election || self.copies.get(key).is_some_and(|it| it.may_cut)
+    }
+
+    /// The partition waits for an operator, or for its host to try again.
+    pub(super) fn fail(&mut self, key: PartitionKey, reason: Arc<str>, retryable: bool) {
         let Some(copy) = self.copies.get_mut(key) else { return };
         copy.phase = Phase::Failed { reason: Arc::clone(&reason) };
         let at = copy.at.clone();
         self.event(EventKind::Failed, Some(&at), &reason);
+        self.tell(&at, Outcome::Failed { reason, retryable });
     }
+}
+
+fn is_unsupported(error: &SourceError) -> bool {
+    matches!(error, SourceError::Broker { cause: Cause::Version { .. }, .. })
 }
 
 /// Why a copy is cut.
