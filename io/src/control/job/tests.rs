@@ -1,6 +1,7 @@
 //! Jobs over a temporary log dir, a scripted source and scripted shards.
 
 mod fake;
+mod steered;
 
 use std::future::Future;
 use std::path::Path;
