@@ -13,6 +13,7 @@ pub mod dump;
 pub mod engine;
 pub mod fetcher;
 pub mod log;
+pub mod metadata;
 pub mod mirror;
 pub mod protocol;
 pub mod records;

@@ -135,6 +135,20 @@ impl TopicSelector {
         Ok(Self { include, exclude: compile("topics to exclude", exclude)? })
     }
 
+    /// Patterns of topics that are to be found as they appear. Each list comes with its name for
+    /// errors. An empty `include` selects nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`SelectError`] names the first bad pattern.
+    pub fn for_discovery(
+        include: (&'static str, &str),
+        exclude: (&'static str, &str),
+    ) -> Result<Self, SelectError> {
+        let (include, exclude) = (compile(include.0, include.1)?, compile(exclude.0, exclude.1)?);
+        Ok(Self { include, exclude })
+    }
+
     /// Decides on a topic of the source; `is_internal` is what its metadata says.
     pub fn decide(&self, topic: &str, is_internal: bool) -> Selection {
         if !self.include.iter().any(|pattern| pattern.regex.is_match(topic)) {
@@ -158,6 +172,11 @@ impl TopicSelector {
         Selection::Selected
     }
 
+    /// Whether a pattern of `exclude` matches the topic.
+    pub fn excludes(&self, topic: &str) -> bool {
+        self.exclude.iter().any(|pattern| pattern.regex.is_match(topic))
+    }
+
     /// Names of `include` that are plain topic names: what the operator expects to exist.
     pub fn literal_names(&self) -> impl Iterator<Item = &str> {
         let is_name = |text: &&str| text.bytes().all(is_name_byte);
@@ -177,7 +196,7 @@ fn is_name_byte(byte: u8) -> bool {
 }
 
 fn compile(list: &'static str, patterns: &str) -> Result<Vec<Pattern>, SelectError> {
-    let texts = split(patterns);
+    let texts = split_patterns(patterns);
     texts
         .into_iter()
         .enumerate()
@@ -200,8 +219,15 @@ fn build(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build()
 }
 
-/// Divides at commas, but not inside `{1,3}` or `[a,b]`.
-fn split(patterns: &str) -> Vec<&str> {
+/// A pattern that matches whole names, or what is wrong with it.
+pub(crate) fn anchored(pattern: &str) -> Result<Regex, String> {
+    // Alone first: parentheses that do not match each other could match ours.
+    let built = build(pattern).and_then(|_| build(&format!("^(?:{pattern})$")));
+    built.map_err(|error| explain(&error).0)
+}
+
+/// Divides at commas, but not inside `{1,3}` or `[a,b]`; blanks around the parts do not count.
+pub fn split_patterns(patterns: &str) -> Vec<&str> {
     let (mut depth, mut is_escaped) = (0_u32, false);
     let divides = |c: char| {
         let escaped = is_escaped;

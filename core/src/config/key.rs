@@ -25,6 +25,7 @@ impl KeyType {
     pub fn range(self) -> String {
         match self {
             Self::Boolean => "true or false".to_owned(),
+            Self::Number { min, max } if min == max => min.to_string(),
             Self::Number { min, max: i64::MAX } => format!("a whole number from {min} on"),
             Self::Number { min, max } => format!("a whole number from {min} to {max}"),
             Self::Text => "a text".to_owned(),
@@ -47,10 +48,10 @@ pub struct Key {
     pub doc: &'static str,
 }
 
-const INT_MAX: i64 = 2_147_483_647;
-const LONG_MAX: i64 = i64::MAX;
+pub(super) const INT_MAX: i64 = 2_147_483_647;
+pub(super) const LONG_MAX: i64 = i64::MAX;
 
-const fn number(
+pub(super) const fn number(
     name: &'static str,
     min: i64,
     max: i64,
@@ -60,7 +61,7 @@ const fn number(
     Key { name, values: KeyType::Number { min, max }, default, doc }
 }
 
-const fn other(
+pub(super) const fn other(
     name: &'static str,
     values: KeyType,
     default: &'static str,
@@ -287,8 +288,3 @@ pub const KEYS: &[Key] = &[
         "age at which an idle producer is forgotten",
     ),
 ];
-
-/// The key of this name.
-pub(super) fn find(name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.name == name)
-}

@@ -1,14 +1,14 @@
 //! Checked values of a configuration file.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::key::{KEYS, KeyType, find};
-use super::nearest::nearest;
+use super::key::KEYS;
 use super::throttled::ThrottledPartitions;
+use super::values::{Values, wrong};
 use crate::log::config::{LogConfig, LogConfigError, LogConfigValues};
 use crate::log::properties;
 use crate::log::{FileKind, FormatError};
+use crate::select::SelectError;
 
 /// Memory for data of one shard when nothing else is said, in bytes.
 pub const DEFAULT_SHARD_MEMORY_BYTES: u64 = 64 << 20;
@@ -47,6 +47,36 @@ pub enum ConfigError {
         /// The key; its value may be a secret.
         key: String,
     },
+    /// The listener is to encrypt or authenticate.
+    #[error("{key}: this release listens in PLAINTEXT only; remove the key")]
+    ListenerSecurity {
+        /// The key; its value may be a secret.
+        key: String,
+    },
+    /// A key that has no default and is not there.
+    #[error("{key} is missing: {doc}")]
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// What it is for.
+        doc: &'static str,
+    },
+    /// A key of Kafka's that has no meaning here.
+    #[error("{key}: {why}; remove the key")]
+    Meaningless {
+        /// The key.
+        key: &'static str,
+        /// Why it has none.
+        why: &'static str,
+    },
+    /// A value that never changes.
+    #[error("{key} is {is} and stays so; make another mirror for another source")]
+    Fixed {
+        /// The key.
+        key: &'static str,
+        /// What it is.
+        is: String,
+    },
     /// Two values contradict each other.
     #[error("{low}={low_value} must not be above {high}={high_value}")]
     Order {
@@ -62,6 +92,9 @@ pub enum ConfigError {
     /// Not a properties file.
     #[error(transparent)]
     Syntax(#[from] FormatError),
+    /// A list of patterns that cannot be used.
+    #[error(transparent)]
+    Patterns(#[from] SelectError),
     /// A log setting that no log can work with.
     #[error(transparent)]
     Log(#[from] LogConfigError),
@@ -182,155 +215,78 @@ impl MirrorConfig {
     pub fn from_pairs(
         pairs: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let mut values = Values::default();
-        for (name, value) in pairs {
-            values.set(&name, value.trim())?;
-        }
-        values.check()
+        check(&Values::from_pairs(KEYS.iter(), pairs)?)
     }
 }
 
-/// Values by key, each legal by its type.
-#[derive(Debug, Default)]
-struct Values(BTreeMap<&'static str, String>);
-
-impl Values {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
-        let is_security = ["ssl.", "sasl.", "security."].iter().any(|p| name.starts_with(p));
-        let Some(key) = find(name) else {
-            if is_security {
-                return Err(ConfigError::Security { key: name.to_owned() });
-            }
-            let known = KEYS.iter().map(|key| key.name);
-            let key = name.chars().take(100).collect();
-            return Err(ConfigError::Unknown { key, nearest: nearest(name, known) });
-        };
-        let is_legal = match key.values {
-            KeyType::Text | KeyType::List => true,
-            KeyType::Boolean => matches!(value, "true" | "false"),
-            KeyType::OneOf(words) => words.contains(&value),
-            KeyType::Number { min, max } => {
-                value.parse::<i64>().is_ok_and(|number| (min..=max).contains(&number))
-            }
-        };
-        if !is_legal && is_security {
-            return Err(ConfigError::Security { key: name.to_owned() });
-        }
-        if !is_legal {
-            return Err(wrong(key.name, value, key.values.range()));
-        }
-        self.0.insert(key.name, value.to_owned());
-        Ok(())
-    }
-
-    fn text(&self, name: &'static str) -> &str {
-        let default = || find(name).map_or("", |key| key.default);
-        self.0.get(name).map_or_else(default, String::as_str)
-    }
-
-    fn number(&self, name: &'static str) -> i64 {
-        self.text(name).parse().unwrap_or_default()
-    }
-
-    fn u64(&self, name: &'static str) -> u64 {
-        u64::try_from(self.number(name)).unwrap_or_default()
-    }
-
-    fn u32(&self, name: &'static str) -> u32 {
-        u32::try_from(self.number(name)).unwrap_or_default()
-    }
-
-    fn millis(&self, name: &'static str) -> Duration {
-        Duration::from_millis(self.u64(name))
-    }
-
-    /// −1 is the kernel's choice.
-    fn buffer(&self, name: &'static str) -> Option<u32> {
-        u32::try_from(self.number(name)).ok()
-    }
-
-    fn log(&self) -> Result<LogConfig, LogConfigError> {
-        LogConfig::new(LogConfigValues {
-            segment_bytes: self.number("segment.bytes"),
-            segment_ms: self.number("segment.ms"),
-            segment_index_bytes: self.number("segment.index.bytes"),
-            index_interval_bytes: self.number("index.interval.bytes"),
-            flush_bytes: self.number("flush.bytes"),
-            flush_ms: self.number("flush.ms"),
-            producer_id_expiration_ms: self.number("producer.id.expiration.ms"),
-            ..LogConfigValues::default()
-        })
-    }
-
-    fn fetch(&self) -> FetchConfig {
-        FetchConfig {
-            wait_max_ms: self.u32("mirror.fetch.wait.max.ms"),
-            backoff: self.millis("mirror.fetch.backoff.ms"),
-            min_bytes: self.u32("mirror.fetch.min.bytes"),
-            linger: self.millis("mirror.fetch.linger.ms"),
-            response_max_bytes: self.u32("mirror.fetch.response.max.bytes"),
-            partition_max_bytes: self.u32("mirror.fetch.max.bytes"),
-            connections_per_broker: self.u32("mirror.num.replica.fetchers"),
-            connections_max: self.u32("mirror.num.replica.fetchers.max"),
-            stripes_max: self.u32("mirror.partition.stripes.max"),
-            stripe_bytes: self.u32("mirror.partition.stripe.bytes"),
-        }
-    }
-
-    fn ordered(&self, low: &'static str, high: &'static str) -> Result<(), ConfigError> {
-        let (low_value, high_value) = (self.number(low), self.number(high));
-        if low_value <= high_value {
-            return Ok(());
-        }
-        Err(ConfigError::Order { low, low_value, high, high_value })
-    }
-
-    fn check(&self) -> Result<MirrorConfig, ConfigError> {
-        self.ordered("reconnect.backoff.ms", "reconnect.backoff.max.ms")?;
-        // A request that the source may hold back for longer than we wait always fails.
-        self.ordered("mirror.fetch.wait.max.ms", "request.timeout.ms")?;
-        let throttled_key = "mirror.replication.throttled.replicas";
-        let throttled = ThrottledPartitions::parse(self.text(throttled_key)).ok_or_else(|| {
-            let want = "*, or a list of topic and topic:partition".to_owned();
-            wrong(throttled_key, self.text(throttled_key), want)
-        })?;
-        let rate = self.number("mirror.replication.throttled.rate");
-        let servers = self.text("bootstrap.servers").split(',').map(str::trim);
-        Ok(MirrorConfig {
-            bootstrap_servers: servers.filter(|s| !s.is_empty()).map(str::to_owned).collect(),
-            client_id: self.text("client.id").to_owned(),
-            request_timeout: self.millis("request.timeout.ms"),
-            connection_setup_timeout: self.millis("socket.connection.setup.timeout.ms"),
-            reconnect_backoff: self.millis("reconnect.backoff.ms"),
-            reconnect_backoff_max: self.millis("reconnect.backoff.max.ms"),
-            receive_buffer_bytes: self.buffer("receive.buffer.bytes"),
-            send_buffer_bytes: self.buffer("send.buffer.bytes"),
-            fetch: self.fetch(),
-            recovery_threads: self.u32("num.recovery.threads.per.data.dir"),
-            metadata_refresh: self.millis("mirror.metadata.refresh.interval.ms"),
-            throttled_rate: (rate < i64::MAX).then_some(rate.unsigned_abs()),
-            throttled,
-            gap_policy: match self.text("mirror.gap.policy") {
-                "stop" => GapPolicy::Stop,
-                _ => GapPolicy::Continue,
-            },
-            unclean_leader_election: self.text("mirror.support.unclean.leader.election") == "true",
-            shard_memory_bytes: self.u64("mirror.shard.memory.bytes"),
-            append_direct: match self.text("append.direct") {
-                "true" => AppendDirect::Always,
-                "false" => AppendDirect::Never,
-                _ => AppendDirect::Auto,
-            },
-            free_min_bytes: self.u64("log.dir.free.min.bytes"),
-            check_crcs: self.text("check.crcs") == "true",
-            log: self.log()?,
-        })
+fn fetch(values: &Values) -> FetchConfig {
+    FetchConfig {
+        wait_max_ms: values.u32("mirror.fetch.wait.max.ms"),
+        backoff: values.millis("mirror.fetch.backoff.ms"),
+        min_bytes: values.u32("mirror.fetch.min.bytes"),
+        linger: values.millis("mirror.fetch.linger.ms"),
+        response_max_bytes: values.u32("mirror.fetch.response.max.bytes"),
+        partition_max_bytes: values.u32("mirror.fetch.max.bytes"),
+        connections_per_broker: values.u32("mirror.num.replica.fetchers"),
+        connections_max: values.u32("mirror.num.replica.fetchers.max"),
+        stripes_max: values.u32("mirror.partition.stripes.max"),
+        stripe_bytes: values.u32("mirror.partition.stripe.bytes"),
     }
 }
 
-fn wrong(key: &'static str, got: &str, want: String) -> ConfigError {
-    const GOT_CHARS_MAX: usize = 80;
-    ConfigError::Value { key, got: got.chars().take(GOT_CHARS_MAX).collect(), want }
+fn log(values: &Values) -> Result<LogConfig, LogConfigError> {
+    LogConfig::new(LogConfigValues {
+        segment_bytes: values.number("segment.bytes"),
+        segment_ms: values.number("segment.ms"),
+        segment_index_bytes: values.number("segment.index.bytes"),
+        index_interval_bytes: values.number("index.interval.bytes"),
+        flush_bytes: values.number("flush.bytes"),
+        flush_ms: values.number("flush.ms"),
+        producer_id_expiration_ms: values.number("producer.id.expiration.ms"),
+        ..LogConfigValues::default()
+    })
+}
+
+fn check(values: &Values) -> Result<MirrorConfig, ConfigError> {
+    values.ordered("reconnect.backoff.ms", "reconnect.backoff.max.ms")?;
+    // A request that the source may hold back for longer than we wait always fails.
+    values.ordered("mirror.fetch.wait.max.ms", "request.timeout.ms")?;
+    let throttled_key = "mirror.replication.throttled.replicas";
+    let throttled = ThrottledPartitions::parse(values.text(throttled_key)).ok_or_else(|| {
+        let want = "*, or a list of topic and topic:partition".to_owned();
+        wrong(throttled_key, values.text(throttled_key), want)
+    })?;
+    let rate = values.number("mirror.replication.throttled.rate");
+    let servers = values.text("bootstrap.servers").split(',').map(str::trim);
+    Ok(MirrorConfig {
+        bootstrap_servers: servers.filter(|s| !s.is_empty()).map(str::to_owned).collect(),
+        client_id: values.text("client.id").to_owned(),
+        request_timeout: values.millis("request.timeout.ms"),
+        connection_setup_timeout: values.millis("socket.connection.setup.timeout.ms"),
+        reconnect_backoff: values.millis("reconnect.backoff.ms"),
+        reconnect_backoff_max: values.millis("reconnect.backoff.max.ms"),
+        receive_buffer_bytes: values.buffer("receive.buffer.bytes"),
+        send_buffer_bytes: values.buffer("send.buffer.bytes"),
+        fetch: fetch(values),
+        recovery_threads: values.u32("num.recovery.threads.per.data.dir"),
+        metadata_refresh: values.millis("mirror.metadata.refresh.interval.ms"),
+        throttled_rate: (rate < i64::MAX).then_some(rate.unsigned_abs()),
+        throttled,
+        gap_policy: match values.text("mirror.gap.policy") {
+            "stop" => GapPolicy::Stop,
+            _ => GapPolicy::Continue,
+        },
+        unclean_leader_election: values.text("mirror.support.unclean.leader.election") == "true",
+        shard_memory_bytes: values.u64("mirror.shard.memory.bytes"),
+        append_direct: match values.text("append.direct") {
+            "true" => AppendDirect::Always,
+            "false" => AppendDirect::Never,
+            _ => AppendDirect::Auto,
+        },
+        free_min_bytes: values.u64("log.dir.free.min.bytes"),
+        check_crcs: values.text("check.crcs") == "true",
+        log: log(values)?,
+    })
 }
 
 #[cfg(test)]
@@ -345,7 +301,8 @@ mod tests {
     #[test]
     fn every_default_is_legal_and_equals_the_logs_own() {
         for key in KEYS {
-            assert!(Values::default().set(key.name, key.default).is_ok(), "{}", key.name);
+            let pair = [(key.name.to_owned(), key.default.to_owned())];
+            assert!(Values::from_pairs(KEYS.iter(), pair).is_ok(), "{}", key.name);
             assert!(!key.doc.is_empty() && !key.doc.ends_with('.'), "{}", key.name);
         }
         let it = MirrorConfig::default();

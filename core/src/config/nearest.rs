@@ -1,7 +1,7 @@
 //! The known key that an unknown one was meant to be.
 
 /// The candidate with the fewest edits to `text`; `None` if all are far from it.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     text: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {

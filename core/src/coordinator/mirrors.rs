@@ -234,7 +234,9 @@ mod tests {
         let begun = mirrors.take_steps();
         assert_eq!(begun.len(), 3);
         for step in begun {
-            let Step::Begin(key, MirrorState::LogTruncation, run) = step else { panic!("{step:?}") };
+            let Step::Begin(key, MirrorState::LogTruncation, run) = step else {
+                panic!("{step:?}")
+            };
             mirrors.tell(&key, Event::Finished(run), at(1), 0);
         }
         assert_eq!(store_all(&mut mirrors, at(1)), [MirrorState::Mirroring; 3]);

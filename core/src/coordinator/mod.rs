@@ -16,12 +16,14 @@
 
 pub mod decide;
 pub mod fencing;
+pub mod markers;
 pub mod mirrors;
 pub mod partition;
 pub mod placement;
 pub mod record;
 pub mod retry;
 pub mod state;
+pub mod state_log;
 
 pub use decide::{Decision, decide};
 pub use mirrors::{Mirrors, Step};

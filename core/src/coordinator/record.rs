@@ -21,6 +21,7 @@ use super::retry::Attempts;
 use super::state::MirrorState;
 use crate::protocol::DecodeError;
 use crate::protocol::mirror::field::{Field, put_tagged, read_tagged};
+use crate::protocol::mirror::json::JsonObject;
 use crate::protocol::wire::{Reader, utf8};
 use crate::types::{LeaderEpoch, Offset, TopicId};
 
@@ -138,6 +139,53 @@ impl StateRecord {
                 put_tagged(&mut out, epoch.into_iter().chain(count));
             }
         }
+        Some(out)
+    }
+
+    /// The key as `--mirror-state-decoder` prints it.
+    #[must_use]
+    pub fn key_json(&self) -> String {
+        let kind = match self {
+            Self::LastMirrored(..) => LAST_MIRRORED,
+            Self::Partition(..) => PARTITION_STATE,
+        };
+        let key = self.key();
+        let mut out = String::new();
+        let mut object = JsonObject::new(&mut out).field("Type", &kind.to_string());
+        JsonObject::new(object.name("Data"))
+            .field("MirrorName", &*key.mirror)
+            .field("TopicId", &key.topic)
+            .field("Partition", &key.partition)
+            .end();
+        object.end();
+        out
+    }
+
+    /// The value as `--mirror-state-decoder` prints it; `None` for a tombstone.
+    #[must_use]
+    pub fn value_json(&self) -> Option<String> {
+        let mut out = String::new();
+        let mut object = JsonObject::new(&mut out).field("Version", &VALUE_VERSION.to_string());
+        let data = JsonObject::new(object.name("Data"));
+        match self {
+            Self::LastMirrored(_, last) => {
+                let last = (*last)?;
+                data.field("LastMirrorEpoch", &last.epoch.0)
+                    .field("LastMirrorOffset", &last.offset.0)
+                    .end();
+            }
+            Self::Partition(_, stored) => {
+                let stored = stored.as_ref()?;
+                data.field("State", &stored.state.id())
+                    .field("PreviousState", &stored.previous.id())
+                    .field("RetryAttempt", &stored.attempts.stored())
+                    .field("ErrorMessage", &stored.reason.as_deref().map(str::to_owned))
+                    .field("LeaderEpoch", &stored.leader_epoch.0)
+                    .field("StateEpoch", &stored.state_epoch)
+                    .end();
+            }
+        }
+        object.end();
         Some(out)
     }
 

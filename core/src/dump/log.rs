@@ -2,7 +2,12 @@
 
 use std::io;
 
+use super::decoded::{Decoded, decode};
 use super::{DumpOptions, FileBytes, Findings, Named, Out, as_u64, optional};
+use crate::metadata::control::{LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord};
+use crate::protocol::mirror::decode as decode_message;
+use crate::protocol::mirror::field::Field;
+use crate::protocol::mirror::json::Json;
 use crate::records::{
     BatchMeta, BatchWalker, Compression, ControlType, DecodedBatch, HEADER_V2_BYTES,
     LOG_OVERHEAD_BYTES, RecordError, RecordView, WalkLimits,
@@ -208,15 +213,36 @@ impl<'a> LogDump<'a> {
             prefix = " ";
         }
         if self.options.print_data && !meta.is_control() {
-            if let Some(key) = record.key {
-                write!(out, "{prefix}key: {}", String::from_utf8_lossy(key))?;
+            let Decoded { key, payload, damage } = decode(self.options.decoder, record);
+            if let Some(key) = key {
+                write!(out, "{prefix}key: {key}")?;
                 prefix = " ";
             }
-            if let Some(value) = record.value {
-                write!(out, "{prefix}payload: {}", String::from_utf8_lossy(value))?;
+            if let Some(payload) = payload {
+                write!(out, "{prefix}payload: {payload}")?;
+            }
+            if let Some(damage) = damage {
+                self.findings.damage(format!("{}, {damage}", self.at.path));
             }
         }
         writeln!(out)
+    }
+}
+
+/// Control records of a quorum's log and of its snapshots, in the version that is known here.
+fn quorum_record(control: ControlType, value: &[u8]) -> Option<String> {
+    fn shown<M: Field + Json>(name: &str, value: &[u8]) -> Option<String> {
+        // All of them begin with their version.
+        let message = value.starts_with(&[0, 0]).then(|| decode_message::<M>(value).ok())??;
+        let mut out = name.to_owned();
+        message.json(&mut out);
+        Some(out)
+    }
+    match control.code() {
+        2 => shown::<LeaderChangeMessage>("LeaderChange: ", value),
+        3 => shown::<SnapshotHeaderRecord>("SnapshotHeader ", value),
+        4 => shown::<SnapshotFooterRecord>("SnapshotFooter ", value),
+        _ => None,
     }
 }
 
@@ -311,12 +337,12 @@ fn print_metadata(meta: &BatchMeta, record: &RecordView<'_>, out: Out<'_>) -> io
         write!(out, " isValid: true crc: {crc}")?;
     }
     if meta.is_control() {
-        print_control(meta, out)?;
+        print_control(meta, record.value.unwrap_or_default(), out)?;
     }
     Ok(())
 }
 
-fn print_control(meta: &BatchMeta, out: Out<'_>) -> io::Result<()> {
+fn print_control(meta: &BatchMeta, value: &[u8], out: Out<'_>) -> io::Result<()> {
     let epoch = meta.coordinator_epoch;
     match meta.control {
         Some(ControlType::Abort) => write!(out, " endTxnMarker: ABORT coordinatorEpoch: {epoch}"),
@@ -324,6 +350,9 @@ fn print_control(meta: &BatchMeta, out: Out<'_>) -> io::Result<()> {
             write!(out, " endTxnMarker: COMMIT coordinatorEpoch: {epoch}")
         }
         Some(control) => {
+            if let Some(text) = quorum_record(control, value) {
+                return write!(out, " {text}");
+            }
             let name = match control.code() {
                 2 => "LEADER_CHANGE",
                 3 => "SNAPSHOT_HEADER",

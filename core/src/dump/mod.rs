@@ -7,6 +7,7 @@
 //! a last batch that is being written.
 
 mod checkpoints;
+mod decoded;
 mod findings;
 mod index;
 mod log;
@@ -64,6 +65,18 @@ impl FileBytes for &[u8] {
     }
 }
 
+/// How the keys and values of records are understood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordDecoder {
+    /// As UTF-8 text.
+    #[default]
+    Text,
+    /// As records of `__mirror_state`.
+    MirrorState,
+    /// As records of `__cluster_metadata`.
+    ClusterMetadata,
+}
+
 /// What is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpOptions {
@@ -71,6 +84,8 @@ pub struct DumpOptions {
     pub deep_iteration: bool,
     /// Keys and values; implies a line for each record.
     pub print_data: bool,
+    /// How these are understood.
+    pub decoder: RecordDecoder,
     /// Leave out what is not key or value.
     pub skip_record_metadata: bool,
     /// Only check indexes in the way that decides whether a broker builds them again.

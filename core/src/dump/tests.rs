@@ -1,7 +1,7 @@
 //! What is printed for files made here; that Kafka prints the same is tested with Kafka.
 
 use super::*;
-use crate::records::{BatchBuilder, Compression, EndTxnMarker, NewRecord};
+use crate::records::{BatchBuilder, Compression, EndTxnMarker, MirrorPidReset, NewRecord};
 use crate::types::{LeaderEpoch, ProducerEpoch, ProducerId, TimestampMs};
 
 const LOG: &str = "/x/t-0/00000000000000000010.log";
@@ -67,6 +67,7 @@ fn dumped_log(log: &[u8], options: DumpOptions) -> Dumped {
 const DEEP: DumpOptions = DumpOptions {
     deep_iteration: true,
     print_data: true,
+    decoder: RecordDecoder::Text,
     skip_record_metadata: false,
     index_sanity_only: false,
     verify_index_only: false,
@@ -106,6 +107,57 @@ fn batches_and_records_have_kafkas_shape() {
         "| offset: 13 CreateTime: 2000 keySize: 4 valueSize: 6 sequence: -1 headerKeys: [] \
          endTxnMarker: ABORT coordinatorEpoch: 5"
     );
+}
+
+/// A released Kafka does not know the type and says so; the number tells.
+#[test]
+fn a_pid_reset_is_a_control_record_of_an_unknown_type() {
+    let reset = MirrorPidReset {
+        offset: Offset(10),
+        leader_epoch: LeaderEpoch(4),
+        source_cluster_id: "src",
+        timestamp: TimestampMs(3_000),
+    };
+    let dump = dumped_log(&reset.build().unwrap(), DEEP);
+    assert!(dump.is_clean, "{:?}", dump.complaints);
+    assert!(dump.lines[1].contains("producerId: -1 producerEpoch: -1 partitionLeaderEpoch: 4"));
+    assert!(dump.lines[1].contains("isTransactional: false isControl: true"));
+    assert_eq!(
+        dump.lines[2],
+        "| offset: 10 CreateTime: 3000 keySize: 4 valueSize: 7 sequence: -1 headerKeys: [] \
+         controlType: UNKNOWN(7)"
+    );
+}
+
+/// A quorum's control record of type `code`, as a leader writes it.
+fn control(code: i16, value: &[u8]) -> Vec<u8> {
+    let mut batch = BatchBuilder::new(Offset(10)).leader_epoch(LeaderEpoch(4)).control();
+    let key = [[0, 0], code.to_be_bytes()].concat();
+    let (key, value) = (Some(key.as_slice()), Some(value));
+    batch.push(&NewRecord { timestamp: TimestampMs(3_000), key, value, headers: &[] }).unwrap();
+    batch.build().unwrap()
+}
+
+#[test]
+fn control_records_of_a_quorum_are_shown() {
+    let shown = |code, value: &[u8]| {
+        let dump = dumped_log(&control(code, value), DEEP);
+        assert!(dump.is_clean, "{:?}", dump.complaints);
+        dump.lines[2].split_once("headerKeys: [] ").unwrap().1.to_owned()
+    };
+    assert_eq!(
+        shown(2, b"\0\0\0\0\0\x07\x02\0\0\0\x07\0\x02\0\0\0\x07\0\0"),
+        r#"LeaderChange: {"version":0,"leaderId":7,"voters":[{"voterId":7}],"#.to_owned()
+            + r#""grantingVoters":[{"voterId":7}]}"#
+    );
+    assert_eq!(
+        shown(3, b"\0\0\0\0\0\0\0\0\x01\x02\0"),
+        r#"SnapshotHeader {"version":0,"lastContainedLogTimestamp":258}"#
+    );
+    assert_eq!(shown(4, b"\0\0\0"), r#"SnapshotFooter {"version":0}"#);
+    // What is not known here is told by its number.
+    assert_eq!(shown(2, b"\0\x01\0\0"), "controlType: LEADER_CHANGE(2)");
+    assert_eq!(shown(5, b"\0\0\0\x01\0"), "controlType: KRAFT_VERSION(5)");
 }
 
 #[test]

@@ -78,15 +78,8 @@ pub(super) struct Partition {
 
 impl Partition {
     pub(super) fn new(add: super::message::AddPartition, now: Tick) -> Self {
-        let super::message::AddPartition {
-            key,
-            topic,
-            index,
-            log,
-            leader,
-            throttled,
-            local_epoch,
-        } = add;
+        let super::message::AddPartition { key, topic, index, log, leader, throttled, local_epoch } =
+            add;
         let observed = (log.bytes_accepted(), log.batches_accepted(), log.fetch_offset());
         Self {
             key,

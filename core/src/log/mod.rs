@@ -1,6 +1,7 @@
 //! Rules of the segment log: names, indexes, epochs, producer state, roll, recovery. Decisions only.
 
 pub mod checkpoint;
+pub mod cold_log;
 pub mod config;
 pub mod cx;
 pub mod disk;
@@ -26,6 +27,8 @@ pub mod slot;
 pub mod store;
 #[cfg(test)]
 mod test_batch;
+#[cfg(test)]
+pub(crate) mod test_store;
 pub mod txn_index;
 pub mod utc;
 pub mod window;

@@ -243,7 +243,9 @@ impl ProducerState {
     /// A control batch whose record was compacted away says nothing. Data outside
     /// of a transaction while one is open leaves it open: a broker would have
     /// refused the batch, so its word cannot be asked.
-    /// [`ControlType::MirrorPidReset`] forgets every producer and open transaction.
+    /// [`ControlType::MirrorPidReset`] forgets every producer and open transaction, whose
+    /// producer could not end it any more; a stop aborts them before. A transaction that has
+    /// ended still waits for the high watermark: readers need its marker.
     pub fn on_batch(&mut self, batch: &BatchMeta) -> Option<CompletedTxn> {
         self.end_offset = batch.next_offset();
         if batch.control == Some(ControlType::MirrorPidReset) {

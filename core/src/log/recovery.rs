@@ -27,6 +27,7 @@ mod rebuild;
 mod report;
 mod side_files;
 mod state;
+mod swap;
 mod walk;
 
 use std::ops::ControlFlow;
@@ -68,6 +69,7 @@ pub fn open(
     let mut opening = Opening::new(store, options, layout);
     opening.check_topic()?;
     opening.remove_waste()?;
+    opening.finish_swaps()?;
     let log = opening.run()?;
     Ok((log, opening.report))
 }
@@ -90,6 +92,7 @@ pub fn reset(
     let mut opening = Opening::new(store, options, layout);
     opening.check_topic()?;
     opening.remove_waste()?;
+    opening.finish_swaps()?;
     let log = opening.start_empty(start)?;
     Ok((log, opening.report))
 }

@@ -108,10 +108,9 @@ impl StopReason {
             | Self::NothingCommon
             | Self::Gap { .. }
             | Self::AheadOfSource { .. } => false,
-            Self::InRangeRefused { .. }
-            | Self::Refused(_)
-            | Self::Fatal(_)
-            | Self::Disk { .. } => true,
+            Self::InRangeRefused { .. } | Self::Refused(_) | Self::Fatal(_) | Self::Disk { .. } => {
+                true
+            }
         }
     }
 }

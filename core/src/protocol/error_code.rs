@@ -65,14 +65,42 @@ impl ErrorCode {
     pub const LEADER_NOT_AVAILABLE: Self = Self(5);
     /// The broker is not a replica, or not the leader, of the partition.
     pub const NOT_LEADER_OR_FOLLOWER: Self = Self(6);
+    /// No answer within the time that the request, or the listener, gives.
+    pub const REQUEST_TIMED_OUT: Self = Self(7);
     /// The replica exists but cannot serve.
     pub const REPLICA_NOT_AVAILABLE: Self = Self(9);
+    /// The coordinator still reads its log.
+    pub const COORDINATOR_LOAD_IN_PROGRESS: Self = Self(14);
+    /// No coordinator for the key at the moment.
+    pub const COORDINATOR_NOT_AVAILABLE: Self = Self(15);
+    /// The broker does not coordinate the key.
+    pub const NOT_COORDINATOR: Self = Self(16);
+    /// No topic may have this name, or clients may not touch it.
+    pub const INVALID_TOPIC_EXCEPTION: Self = Self(17);
     /// A right on the topic is missing.
     pub const TOPIC_AUTHORIZATION_FAILED: Self = Self(29);
     /// A right on the cluster is missing.
     pub const CLUSTER_AUTHORIZATION_FAILED: Self = Self(31);
     /// The broker does not speak this version of the request.
     pub const UNSUPPORTED_VERSION: Self = Self(35);
+    /// A topic has this name or ID already.
+    pub const TOPIC_ALREADY_EXISTS: Self = Self(36);
+    /// No topic can have so many partitions, or it would lose some.
+    pub const INVALID_PARTITIONS: Self = Self(37);
+    /// There are not so many brokers.
+    pub const INVALID_REPLICATION_FACTOR: Self = Self(38);
+    /// The assignment names brokers or partitions that it may not.
+    pub const INVALID_REPLICA_ASSIGNMENT: Self = Self(39);
+    /// A config has a value that it may not have.
+    pub const INVALID_CONFIG: Self = Self(40);
+    /// The broker is not the controller.
+    pub const NOT_CONTROLLER: Self = Self(41);
+    /// The request contradicts itself or the protocol.
+    pub const INVALID_REQUEST: Self = Self(42);
+    /// A rule of the operator forbids it.
+    pub const POLICY_VIOLATION: Self = Self(44);
+    /// Another part of the request failed before its turn.
+    pub const OPERATION_NOT_ATTEMPTED: Self = Self(55);
     /// A log directory of the broker is offline.
     pub const KAFKA_STORAGE_ERROR: Self = Self(56);
     /// The broker does not have the fetch session (any more).
@@ -89,16 +117,50 @@ impl ErrorCode {
     pub const OFFSET_NOT_AVAILABLE: Self = Self(78);
     /// The broker found a record that it must refuse.
     pub const INVALID_RECORD: Self = Self(87);
+    /// There is no such resource.
+    pub const RESOURCE_NOT_FOUND: Self = Self(91);
+    /// The feature has no such level here.
+    pub const INVALID_UPDATE_VERSION: Self = Self(95);
+    /// The feature is not changed.
+    pub const FEATURE_UPDATE_FAILED: Self = Self(96);
     /// The broker does not have a topic with this ID.
     pub const UNKNOWN_TOPIC_ID: Self = Self(100);
     /// The topic ID differs from the one of the broker's log.
     pub const INCONSISTENT_TOPIC_ID: Self = Self(103);
     /// Topics of a session changed between having and not having IDs.
     pub const FETCH_SESSION_TOPIC_ID_ERROR: Self = Self(106);
+    /// The request is for a controller and came to a broker, or the reverse.
+    pub const MISMATCHED_ENDPOINT_TYPE: Self = Self(114);
+    /// No such kind of endpoint is known.
+    pub const UNSUPPORTED_ENDPOINT_TYPE: Self = Self(115);
     /// The state of a mirrored partition has changed since the writer read it.
     pub const FENCED_STATE_EPOCH: Self = Self(124);
     /// The topic is a mirror and not stopped.
     pub const READ_ONLY_TOPIC: Self = Self(134);
+    /// No mirror may have this name.
+    pub const INVALID_CLUSTER_MIRROR_NAME: Self = Self(135);
+    /// A mirror has this name already.
+    pub const CLUSTER_MIRROR_ALREADY_EXISTS: Self = Self(136);
+    /// There is no such mirror, or the topic is in none.
+    pub const UNKNOWN_CLUSTER_MIRROR: Self = Self(137);
+    /// The topic is active in another mirror.
+    pub const TOPIC_ALREADY_IN_CLUSTER_MIRROR: Self = Self(138);
+    /// The topic is in another mirror.
+    pub const TOPIC_NOT_IN_CLUSTER_MIRROR: Self = Self(139);
+    /// The topic is paused.
+    pub const MIRROR_TOPIC_ALREADY_PAUSED: Self = Self(140);
+    /// Only a paused topic can be resumed.
+    pub const MIRROR_TOPIC_NOT_PAUSED: Self = Self(141);
+    /// The topic is stopped, or about to be.
+    pub const MIRROR_TOPIC_BEING_STOPPED: Self = Self(142);
+    /// The mirror has a topic that is not stopped.
+    pub const CLUSTER_MIRROR_NOT_EMPTY: Self = Self(143);
+    /// A right on the mirror is missing.
+    pub const CLUSTER_MIRROR_AUTHORIZATION_FAILED: Self = Self(144);
+    /// Partitions are in states that do not allow it.
+    pub const INVALID_CLUSTER_MIRROR_STATES: Self = Self(145);
+    /// The topic is paused: it is resumed, not started.
+    pub const MIRROR_TOPIC_NOT_STOPPED: Self = Self(146);
 
     /// Whether there is no error.
     pub fn is_none(self) -> bool {
@@ -322,6 +384,32 @@ mod tests {
         assert_eq!(ErrorCode(146).to_string(), "MIRROR_TOPIC_NOT_STOPPED (146)");
         for code in [i16::MIN, -2, 147, i16::MAX] {
             assert_eq!(ErrorCode(code).to_string(), format!("unknown error ({code})"));
+        }
+    }
+
+    /// A constant and the table of names cannot tell two stories.
+    #[test]
+    fn constants_of_mirrors_have_the_kips_numbers() {
+        for (code, want) in [
+            (ErrorCode::FENCED_STATE_EPOCH, "FENCED_STATE_EPOCH (124)"),
+            (ErrorCode::READ_ONLY_TOPIC, "READ_ONLY_TOPIC (134)"),
+            (ErrorCode::INVALID_CLUSTER_MIRROR_NAME, "INVALID_CLUSTER_MIRROR_NAME (135)"),
+            (ErrorCode::CLUSTER_MIRROR_ALREADY_EXISTS, "CLUSTER_MIRROR_ALREADY_EXISTS (136)"),
+            (ErrorCode::UNKNOWN_CLUSTER_MIRROR, "UNKNOWN_CLUSTER_MIRROR (137)"),
+            (ErrorCode::TOPIC_ALREADY_IN_CLUSTER_MIRROR, "TOPIC_ALREADY_IN_CLUSTER_MIRROR (138)"),
+            (ErrorCode::TOPIC_NOT_IN_CLUSTER_MIRROR, "TOPIC_NOT_IN_CLUSTER_MIRROR (139)"),
+            (ErrorCode::MIRROR_TOPIC_ALREADY_PAUSED, "MIRROR_TOPIC_ALREADY_PAUSED (140)"),
+            (ErrorCode::MIRROR_TOPIC_NOT_PAUSED, "MIRROR_TOPIC_NOT_PAUSED (141)"),
+            (ErrorCode::MIRROR_TOPIC_BEING_STOPPED, "MIRROR_TOPIC_BEING_STOPPED (142)"),
+            (ErrorCode::CLUSTER_MIRROR_NOT_EMPTY, "CLUSTER_MIRROR_NOT_EMPTY (143)"),
+            (
+                ErrorCode::CLUSTER_MIRROR_AUTHORIZATION_FAILED,
+                "CLUSTER_MIRROR_AUTHORIZATION_FAILED (144)",
+            ),
+            (ErrorCode::INVALID_CLUSTER_MIRROR_STATES, "INVALID_CLUSTER_MIRROR_STATES (145)"),
+            (ErrorCode::MIRROR_TOPIC_NOT_STOPPED, "MIRROR_TOPIC_NOT_STOPPED (146)"),
+        ] {
+            assert_eq!(code.to_string(), want);
         }
     }
 

@@ -51,6 +51,40 @@ pub(super) fn encode_request<R: Request>(
     Ok(frame.freeze())
 }
 
+/// A whole request with the header of flexible versions around a body that is written already.
+///
+/// # Errors
+///
+/// [`EncodeError`] if the client ID or the body is too long.
+pub(super) fn encode_flexible(
+    api_key: i16,
+    version: i16,
+    id: RequestId<'_>,
+    body: &[u8],
+) -> Result<Bytes, EncodeError> {
+    let refused = |what: &str, len: usize| EncodeError {
+        api_key,
+        version,
+        reason: format!("{len} bytes of {what} are too many"),
+    };
+    let client_id = id.client_id.as_bytes();
+    let client_len =
+        i16::try_from(client_id.len()).map_err(|_| refused("client ID", client_id.len()))?;
+    // Key, version, correlation ID, the client ID with its length, no tagged fields.
+    let size = 2 + 2 + 4 + 2 + client_id.len() + 1 + body.len();
+    let announced = i32::try_from(size).map_err(|_| refused("request", size))?;
+    let mut frame = BytesMut::with_capacity(size + 4);
+    frame.put_i32(announced);
+    frame.put_i16(api_key);
+    frame.put_i16(version);
+    frame.put_i32(id.correlation_id);
+    frame.put_i16(client_len);
+    frame.put_slice(client_id);
+    frame.put_u8(0);
+    frame.put_slice(body);
+    Ok(frame.freeze())
+}
+
 /// Divides a response, without its 4-byte size, into correlation ID and body.
 /// `flexible_header` says whether tagged fields follow the ID.
 ///

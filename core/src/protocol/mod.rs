@@ -4,6 +4,7 @@
 //! Requests are written by kafka-protocol's codecs; responses of the control
 //! path are read here, since those codecs allocate by counts of the peer.
 
+pub mod admin;
 mod api_versions;
 mod body;
 mod describe_configs;

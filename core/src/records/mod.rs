@@ -19,7 +19,8 @@ pub use batch_header::{BatchHeader, CRC_V2_FROM, HEADER_V2_BYTES, LOG_OVERHEAD_B
 pub use builder::{BatchBuilder, BuildError, NewRecord, reseal};
 pub use compression::{CompressionError, compress, decompress};
 pub use control::{
-    CONTROL_RECORD_BYTES_MAX, ControlError, EndTxnMarker, Marker, control_key, read_marker,
+    CONTROL_RECORD_BYTES_MAX, ControlError, EndTxnMarker, Marker, MirrorPidReset, control_key,
+    read_marker,
 };
 pub use decode_error::{DecodeError, DecodeReason};
 pub use error::RecordError;

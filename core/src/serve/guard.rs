@@ -47,6 +47,12 @@ pub fn check_request_shape(api: ApiKey, version: i16, body: &[u8]) -> Shape {
         ApiKey::ListOffsets => cursor.list_offsets(version),
         ApiKey::OffsetForLeaderEpoch => cursor.offset_for_leader_epoch(version),
         ApiKey::DescribeConfigs => cursor.describe_configs(version),
+        ApiKey::FindCoordinator => cursor.find_coordinator(version),
+        ApiKey::CreateTopics => cursor.create_topics(),
+        ApiKey::DeleteTopics => cursor.delete_topics(version),
+        ApiKey::CreatePartitions => cursor.create_partitions(),
+        ApiKey::IncrementalAlterConfigs => cursor.incremental_alter_configs(),
+        ApiKey::UpdateFeatures => cursor.update_features(version),
         ApiKey::DescribeCluster => {
             // One boolean, from v1 the endpoint type, from v2 another boolean.
             let bytes = usize::try_from(version).unwrap_or(0).saturating_add(1);
@@ -253,6 +259,93 @@ impl Cursor<'_> {
             resource.tags()
         })?;
         self.skip(if version >= 3 { 2 } else { 1 }, "options")?;
+        self.tags()
+    }
+
+    fn find_coordinator(&mut self, version: i16) -> Shape {
+        if version <= 3 {
+            self.string("key")?;
+        }
+        self.skip(usize::from(version >= 1), "key_type")?;
+        if version >= 4 {
+            self.array("coordinator_keys", |key| key.string("coordinator key"))?;
+        }
+        self.tags()
+    }
+
+    /// Up to version 7: the next one has a decoder that checks by itself.
+    fn create_topics(&mut self) -> Shape {
+        self.array("topics", |topic| {
+            topic.string("name")?;
+            topic.skip(6, "num_partitions and replication_factor")?;
+            topic.array("assignments", |assignment| {
+                assignment.skip(4, "partition_index")?;
+                assignment.array("broker_ids", |broker| broker.skip(4, "broker ID"))?;
+                assignment.tags()
+            })?;
+            topic.array("configs", |config| {
+                config.string("config name")?;
+                config.string("config value")?;
+                config.tags()
+            })?;
+            topic.tags()
+        })?;
+        self.skip(5, "timeout_ms and validate_only")?;
+        self.tags()
+    }
+
+    fn delete_topics(&mut self, version: i16) -> Shape {
+        self.array("topics", |topic| {
+            topic.string("name")?;
+            if version >= 6 {
+                topic.skip(16, "topic_id")?;
+                topic.tags()?;
+            }
+            Ok(())
+        })?;
+        self.skip(4, "timeout_ms")?;
+        self.tags()
+    }
+
+    fn create_partitions(&mut self) -> Shape {
+        self.array("topics", |topic| {
+            topic.string("name")?;
+            topic.skip(4, "count")?;
+            topic.array("assignments", |assignment| {
+                assignment.array("broker_ids", |broker| broker.skip(4, "broker ID"))?;
+                assignment.tags()
+            })?;
+            topic.tags()
+        })?;
+        self.skip(5, "timeout_ms and validate_only")?;
+        self.tags()
+    }
+
+    fn incremental_alter_configs(&mut self) -> Shape {
+        self.array("resources", |resource| {
+            resource.skip(1, "resource_type")?;
+            resource.string("resource_name")?;
+            resource.array("configs", |config| {
+                config.string("config name")?;
+                config.skip(1, "config_operation")?;
+                config.string("config value")?;
+                config.tags()
+            })?;
+            resource.tags()
+        })?;
+        self.skip(1, "validate_only")?;
+        self.tags()
+    }
+
+    fn update_features(&mut self, version: i16) -> Shape {
+        self.skip(4, "timeout_ms")?;
+        self.array("feature_updates", |update| {
+            update.string("feature")?;
+            // The last byte says whether, and from version 1 how, it may go down.
+            update.skip(3, "max_version_level and upgrade_type")?;
+            update.tags()
+        })?;
+        self.skip(usize::from(version >= 1), "validate_only")?;
         self.tags()
     }
 }

@@ -200,6 +200,20 @@ fn a_pid_reset_forgets_every_producer() {
 }
 
 #[test]
+fn a_snapshot_after_a_pid_reset_knows_nobody() {
+    let reset = batch(6, 6).control(Some(ControlType::MirrorPidReset), -1).meta();
+    let (mut it, completed) = feed(&[data(A, 0, 4), abort(A, 5), reset]);
+    assert_eq!(completed.len(), 1, "the abort before it counts");
+    assert_eq!(it.snapshot(), []);
+    // The abort's marker is not replicated yet, so a committed reader waits for it.
+    assert_eq!(it.first_unstable_offset(Offset(5)), Some(Offset(0)));
+    it.on_high_watermark(Offset(7));
+    assert_eq!(it.first_unstable_offset(Offset(7)), None);
+    let loaded = ProducerState::load(&[], Offset(7), Offset::ZERO, never(0));
+    assert_eq!(loaded, it);
+}
+
+#[test]
 fn silent_producers_expire_but_not_in_a_transaction() {
     let (mut it, _) = feed(&[data(A, 0, 4), batch(5, 9).producer(B, 0, 0).meta()]);
     let at = |now| ProducerExpiry { expiration_ms: 500, now: TimestampMs(now) };

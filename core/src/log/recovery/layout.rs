@@ -22,6 +22,11 @@ pub(super) struct SegmentFiles {
     pub(super) txn_index_bytes: Option<u64>,
 }
 
+/// Name of a finished replacement's `.log`.
+pub(super) fn swap_name(base: Offset) -> SegmentFileName {
+    SegmentFileName { state: State::Swap, ..SegmentFileName::live(base, Kind::Log) }
+}
+
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) dir: Arc<str>,
@@ -31,6 +36,8 @@ pub(super) struct Layout {
     pub(super) snapshots: BTreeSet<Offset>,
     /// Names of what a crash left.
     pub(super) waste: Vec<String>,
+    /// Bases of replacements that the segments they replace have made room for already.
+    pub(super) swaps: Vec<Offset>,
 }
 
 impl Layout {
@@ -50,25 +57,22 @@ impl Layout {
                 State::Live => {
                     lengths.insert((name.base_offset, name.kind), entry.len);
                 }
-                State::Deleted | State::Cleaned => waste.push(entry.name),
-                State::Swap => {
-                    if name.kind == Kind::Log {
-                        swapped.push(name.base_offset);
-                    }
-                    waste.push(entry.name);
-                }
+                State::Swap if name.kind == Kind::Log => swapped.push(name.base_offset),
+                State::Deleted | State::Cleaned | State::Swap => waste.push(entry.name),
             }
         }
         // While the file that it replaces is there, nothing was removed for its sake.
-        let orphan = |base: &&Offset| !lengths.contains_key(&(**base, Kind::Log));
-        if let Some(base) = swapped.iter().find(orphan) {
-            let swap =
-                SegmentFileName { state: State::Swap, ..SegmentFileName::live(*base, Kind::Log) };
-            let path = LogPath { dir: Arc::clone(dir), name: swap.to_string() };
-            return Err(LogOpenError::UnfinishedSwap { path });
-        }
-        let mut it =
-            Self { dir: Arc::clone(dir), segments: Vec::new(), snapshots: BTreeSet::new(), waste };
+        let (unneeded, mut swaps): (Vec<_>, Vec<_>) =
+            swapped.into_iter().partition(|base| lengths.contains_key(&(*base, Kind::Log)));
+        waste.extend(unneeded.into_iter().map(|base| swap_name(base).to_string()));
+        swaps.sort_unstable();
+        let mut it = Self {
+            dir: Arc::clone(dir),
+            segments: Vec::new(),
+            snapshots: BTreeSet::new(),
+            waste,
+            swaps,
+        };
         for (&(base, kind), &len) in &lengths {
             match kind {
                 Kind::Log => {

@@ -160,11 +160,16 @@ pub enum LogOpenError {
         #[source]
         damage: Damage,
     },
-    /// A broker's cleaner was stopped between two renames: this file replaces others
-    /// that are gone already.
-    #[error("{path} is a cleaner's unfinished replacement: let its broker start on it once")]
+    /// A cleaner was stopped between two renames: this file replaces others that are gone
+    /// already, and it is damaged.
+    #[error(
+        "{path} replaces segments that are gone and is damaged at position {position}: check the \
+         disk, then restore the file or move the partition's directory away to copy it again"
+    )]
     UnfinishedSwap {
         /// The file.
         path: LogPath,
+        /// Where in it, in bytes.
+        position: u64,
     },
 }

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use crate::protocol::wire::{DecodeError, Reader};
 use crate::records::varint::put_unsigned;
-use crate::types::TopicId;
+use crate::types::{BrokerId, TopicId};
 
 /// Something that stands in a message: a primitive, an array, a struct.
 pub trait Field: Sized {
@@ -44,13 +44,43 @@ macro_rules! integer {
 
 integer! { i8 i16 i32 i64 }
 
-impl Field for TopicId {
+impl Field for u16 {
     fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
-        reader.u128(name).map(|id| Self(Uuid::from_u128(id)))
+        reader.i16(name).map(i16::cast_unsigned)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend(self.0.as_bytes());
+        out.extend(self.to_be_bytes());
+    }
+}
+
+impl Field for Uuid {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
+        reader.u128(name).map(Self::from_u128)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.as_bytes());
+    }
+}
+
+impl Field for TopicId {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
+        Uuid::read(reader, name).map(Self)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}
+
+impl Field for BrokerId {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
+        reader.i32(name).map(Self)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
     }
 }
 
@@ -80,17 +110,7 @@ impl Field for Option<String> {
 
 impl<T: Field> Field for Vec<T> {
     fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
-        let count = reader.compact_len(name)?.ok_or(DecodeError::Null { field: name })?;
-        // Each takes a byte at least: no count makes us reserve more than the peer has sent.
-        if u64::from(count) > reader.left() {
-            let need = u64::from(count);
-            return Err(DecodeError::PastFrame { field: name, need, left: reader.left() });
-        }
-        let mut items = Self::new();
-        for _ in 0..count {
-            items.push(T::read(reader, name)?);
-        }
-        Ok(items)
+        read_nullable_array(reader, name)?.ok_or(DecodeError::Null { field: name })
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -99,6 +119,24 @@ impl<T: Field> Field for Vec<T> {
             item.write(out);
         }
     }
+}
+
+/// An array, `None` for null.
+pub(crate) fn read_nullable_array<T: Field>(
+    reader: &mut Reader<'_>,
+    name: &'static str,
+) -> Result<Option<Vec<T>>, DecodeError> {
+    let Some(count) = reader.compact_len(name)? else { return Ok(None) };
+    // Each takes a byte at least: no count makes us reserve more than the peer has sent.
+    if u64::from(count) > reader.left() {
+        let need = u64::from(count);
+        return Err(DecodeError::PastFrame { field: name, need, left: reader.left() });
+    }
+    let mut items = Vec::new();
+    for _ in 0..count {
+        items.push(T::read(reader, name)?);
+    }
+    Ok(Some(items))
 }
 
 /// A compact length: one more than it is.
@@ -207,6 +245,23 @@ macro_rules! structs {
                         .then(|| ($tag, $crate::protocol::mirror::encode(&self.$tagged)))
                 }),*];
                 $crate::protocol::mirror::field::put_tagged(out, tagged.into_iter().flatten());
+            }
+        }
+
+        impl $crate::protocol::mirror::json::Json for $name {
+            /// A tagged field that has its default is left out, as Kafka does.
+            fn json(&self, out: &mut String) {
+                let object = $crate::protocol::mirror::json::JsonObject::new(out)
+                    $(.field($wire, &self.$field))*;
+                $(
+                    let default: $tagged_kind = $tagged_default;
+                    let object = if self.$tagged == default {
+                        object
+                    } else {
+                        object.field($tagged_wire, &self.$tagged)
+                    };
+                )*
+                object.end();
             }
         }
     )*

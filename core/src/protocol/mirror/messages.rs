@@ -2,11 +2,13 @@
 
 use super::MirrorRequest;
 use super::field::structs;
+use crate::protocol::Api;
 use crate::types::TopicId;
 
 macro_rules! apis {
-    ($($key:literal $request:ident -> $response:ident,)*) => {
+    ($($key:literal $api:ident: $request:ident -> $response:ident,)*) => {
         $(impl MirrorRequest for $request {
+            const API: Api = Api::$api;
             const API_KEY: i16 = $key;
             type Response = $response;
         })*
@@ -17,18 +19,18 @@ macro_rules! apis {
 }
 
 apis! {
-    94 CreateClusterMirrorRequest -> ClusterMirrorResponse,
-    95 StartMirrorTopicsRequest -> MirrorTopicsResponse,
-    96 StopMirrorTopicsRequest -> MirrorTopicsResponse,
-    98 ListClusterMirrorsRequest -> ListClusterMirrorsResponse,
-    99 DescribeClusterMirrorsRequest -> DescribeClusterMirrorsResponse,
-    100 ReadMirrorStatesRequest -> ReadMirrorStatesResponse,
-    101 WriteMirrorStatesRequest -> WriteMirrorStatesResponse,
-    102 PauseMirrorTopicsRequest -> MirrorTopicsResponse,
-    103 ResumeMirrorTopicsRequest -> MirrorTopicsResponse,
-    104 DeleteClusterMirrorRequest -> ClusterMirrorResponse,
-    105 BumpLeaderEpochsRequest -> BumpLeaderEpochsResponse,
-    107 RecoverMirrorTopicsRequest -> MirrorTopicsResponse,
+    94 CreateClusterMirror: CreateClusterMirrorRequest -> ClusterMirrorResponse,
+    95 StartMirrorTopics: StartMirrorTopicsRequest -> MirrorTopicsResponse,
+    96 StopMirrorTopics: StopMirrorTopicsRequest -> MirrorTopicsResponse,
+    98 ListClusterMirrors: ListClusterMirrorsRequest -> ListClusterMirrorsResponse,
+    99 DescribeClusterMirrors: DescribeClusterMirrorsRequest -> DescribeClusterMirrorsResponse,
+    100 ReadMirrorStates: ReadMirrorStatesRequest -> ReadMirrorStatesResponse,
+    101 WriteMirrorStates: WriteMirrorStatesRequest -> WriteMirrorStatesResponse,
+    102 PauseMirrorTopics: PauseMirrorTopicsRequest -> MirrorTopicsResponse,
+    103 ResumeMirrorTopics: ResumeMirrorTopicsRequest -> MirrorTopicsResponse,
+    104 DeleteClusterMirror: DeleteClusterMirrorRequest -> ClusterMirrorResponse,
+    105 BumpLeaderEpochs: BumpLeaderEpochsRequest -> BumpLeaderEpochsResponse,
+    107 RecoverMirrorTopics: RecoverMirrorTopicsRequest -> MirrorTopicsResponse,
 }
 
 structs! {
@@ -68,6 +70,9 @@ structs! {
         include_patterns: Vec<String> = "IncludePatterns",
         /// Patterns of topics to leave out; they win.
         exclude_patterns: Vec<String> = "ExcludePatterns",
+        @ 1000
+        /// Whether only to say what would happen.
+        validate_only: bool = "ValidateOnly" or false,
     }
 
     /// A topic to mirror.
@@ -88,6 +93,9 @@ structs! {
         topics: Vec<MirrorTopic> = "Topics",
         /// Patterns of topics to stop, and to leave out from now on.
         patterns: Vec<String> = "Patterns",
+        @ 1000
+        /// Whether only to say what would happen.
+        validate_only: bool = "ValidateOnly" or false,
     }
 
     /// Wants topics left as they are, and still not writable.
@@ -151,12 +159,25 @@ structs! {
         @ 1000
         /// The thing, the cause and the remedy.
         error_message: Option<String> = "ErrorMessage" or None,
+        @ 1001
+        /// Its partitions; -1 for unknown.
+        num_partitions: i32 = "NumPartitions" or -1,
+        @ 1002
+        /// Records of the source that a stop now would leave out, of all partitions; -1 for
+        /// unknown.
+        lag: i64 = "Lag" or -1,
+        @ 1003
+        /// Name of the state of its partitions, the least advanced of them; empty for unknown.
+        state: String = "State" or String::new(),
     }
 
     /// Removes a mirror whose topics are all stopped.
     struct DeleteClusterMirrorRequest {
         /// Name of the mirror.
         mirror_name: String = "MirrorName",
+        @ 1000
+        /// Whether only to say what would happen.
+        validate_only: bool = "ValidateOnly" or false,
     }
 
     /// Asks for all mirrors.
@@ -243,6 +264,12 @@ structs! {
         @ 1000
         /// The thing, the cause and the remedy.
         error_message: Option<String> = "ErrorMessage" or None,
+        @ 1001
+        /// `bootstrap.servers` of the source; empty for unknown.
+        source_bootstrap: String = "SourceBootstrap" or String::new(),
+        @ 1002
+        /// Cluster ID of the source; empty for unknown.
+        source_cluster_id: String = "SourceClusterId" or String::new(),
     }
 
     /// A topic of a mirror.
@@ -276,6 +303,12 @@ structs! {
         @ 1002
         /// Why it failed, or why its source cannot be reached.
         error_message: Option<String> = "ErrorMessage" or None,
+        @ 1003
+        /// Name of the state that an operator wants; empty for unknown.
+        desired_state: String = "DesiredState" or String::new(),
+        @ 1004
+        /// Since when it has not got on, in milliseconds since the Unix epoch; -1 if it does.
+        failing_since_ms: i64 = "FailingSinceMs" or -1,
     }
 
     /// What was looked up of a topic.

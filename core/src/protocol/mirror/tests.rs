@@ -51,7 +51,10 @@ fn mirrors_are_made_and_removed() {
         },
         &[b"\0\0\x01\x02\0\x88\x03no\0"],
     );
-    check(DeleteClusterMirrorRequest { mirror_name: "w".into() }, &[b"\x02w\0"]);
+    let delete =
+        |validate_only| DeleteClusterMirrorRequest { mirror_name: "w".into(), validate_only };
+    check(delete(false), &[b"\x02w\0"]);
+    check(delete(true), &[b"\x02w\x01\xe8\x07\x01\x01"]);
     check(ClusterMirrorResponse::default(), &[FINE, b"\0"]);
 }
 
@@ -61,9 +64,19 @@ fn topics_are_started_stopped_paused_resumed_and_recovered() {
     check(
         StartMirrorTopicsRequest {
             mirror_name: "w".into(),
+            include_patterns: vec!["a".into()],
+            validate_only: true,
+            ..StartMirrorTopicsRequest::default()
+        },
+        &[b"\x02w\x01\x02\x02a\x01", b"\x01\xe8\x07\x01\x01"],
+    );
+    check(
+        StartMirrorTopicsRequest {
+            mirror_name: "w".into(),
             topics: vec![start],
             include_patterns: vec!["a.*".into()],
             exclude_patterns: vec!["b".into(), String::new()],
+            validate_only: false,
         },
         &[b"\x02w\x02", ID, b"\x02t\0\0\0\x03\0", b"\x02\x04a.*", b"\x03\x02b\x01", b"\0"],
     );
@@ -73,8 +86,17 @@ fn topics_are_started_stopped_paused_resumed_and_recovered() {
             mirror_name: "w".into(),
             topics: vec![topic()],
             patterns: vec!["p".into()],
+            validate_only: false,
         },
         &[b"\x02w\x02", ID, b"\x02t\0", b"\x02\x02p", b"\0"],
+    );
+    check(
+        StopMirrorTopicsRequest {
+            mirror_name: "w".into(),
+            validate_only: true,
+            ..StopMirrorTopicsRequest::default()
+        },
+        &[b"\x02w\x01\x01", b"\x01\xe8\x07\x01\x01"],
     );
     check(
         PauseMirrorTopicsRequest { mirror_name: "w".into(), topics: vec![topic()] },
@@ -95,7 +117,23 @@ fn topics_are_started_stopped_paused_resumed_and_recovered() {
         name: name.into(),
         error_code,
         error_message: message.map(Into::into),
+        ..MirrorTopicResult::default()
     };
+    check(
+        MirrorTopicResult {
+            name: "t".into(),
+            num_partitions: 3,
+            lag: 258,
+            state: "PAUSED".into(),
+            ..MirrorTopicResult::default()
+        },
+        &[
+            b"\x02t\0\0\x03",
+            b"\xe9\x07\x04\0\0\0\x03",
+            b"\xea\x07\x08\0\0\0\0\0\0\x01\x02",
+            b"\xeb\x07\x07\x07PAUSED",
+        ],
+    );
     check(
         MirrorTopicsResponse {
             mirror_name: "w".into(),
@@ -169,6 +207,32 @@ fn mirrors_are_described_and_epochs_looked_up() {
         error_message: Some("x".into()),
         ..DescribedMirrorPartition::default()
     };
+    check(
+        DescribedMirrorPartition {
+            state: "A".into(),
+            desired_state: "B".into(),
+            failing_since_ms: 258,
+            ..DescribedMirrorPartition::default()
+        },
+        &[
+            b"\0\0\0\0",
+            NONE,
+            NONE,
+            NONE,
+            b"\x02A\xff\xff\xff\xff\x02",
+            b"\xeb\x07\x02\x02B",
+            b"\xec\x07\x08\0\0\0\0\0\0\x01\x02",
+        ],
+    );
+    check(
+        DescribedClusterMirror {
+            mirror_name: "w".into(),
+            source_bootstrap: "h:1".into(),
+            source_cluster_id: "c".into(),
+            ..DescribedClusterMirror::default()
+        },
+        &[b"\0\0\x02w\x80\0\0\0\x01\x02", b"\xe9\x07\x04\x04h:1\xea\x07\x02\x02c"],
+    );
     check(
         DescribeClusterMirrorsResponse {
             mirrors: vec![DescribedClusterMirror {
@@ -321,7 +385,24 @@ fn epochs_are_bumped() {
 
 #[test]
 fn each_api_has_the_kips_key() {
+    fn check<M: MirrorRequest>() {
+        assert_eq!(M::API.key(), M::API_KEY);
+        assert!(std::any::type_name::<M>().ends_with(&format!("::{}Request", M::API)));
+    }
+
     assert_eq!(MIRROR_API_KEYS, [94, 95, 96, 98, 99, 100, 101, 102, 103, 104, 105, 107]);
+    check::<CreateClusterMirrorRequest>();
+    check::<StartMirrorTopicsRequest>();
+    check::<StopMirrorTopicsRequest>();
+    check::<ListClusterMirrorsRequest>();
+    check::<DescribeClusterMirrorsRequest>();
+    check::<ReadMirrorStatesRequest>();
+    check::<WriteMirrorStatesRequest>();
+    check::<PauseMirrorTopicsRequest>();
+    check::<ResumeMirrorTopicsRequest>();
+    check::<DeleteClusterMirrorRequest>();
+    check::<BumpLeaderEpochsRequest>();
+    check::<RecoverMirrorTopicsRequest>();
 }
 
 /// An operator of another implementation reads the table, not the code.

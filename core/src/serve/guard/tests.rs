@@ -1,15 +1,28 @@
 use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::create_partitions_request::{
+    CreatePartitionsAssignment, CreatePartitionsTopic,
+};
+use kafka_protocol::messages::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
+use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::update_features_request::FeatureUpdateKey;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, DescribeClusterRequest, DescribeConfigsRequest, FetchRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest, TopicName,
+    ApiVersionsRequest, BrokerId, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest, FetchRequest,
+    FindCoordinatorRequest, IncrementalAlterConfigsRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, TopicName, UpdateFeaturesRequest,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use proptest::prelude::*;
@@ -86,6 +99,64 @@ fn samples() -> Vec<(ApiKey, i16, Bytes)> {
         let request = DescribeClusterRequest::default();
         all.push((ApiKey::DescribeCluster, version, encoded(&request, version)));
     }
+    all.extend(changes());
+    all
+}
+
+/// Requests that change something, and who answers for it.
+fn changes() -> Vec<(ApiKey, i16, Bytes)> {
+    let mut all = Vec::new();
+    for version in 0..=6 {
+        let request = if version < 4 {
+            FindCoordinatorRequest::default().with_key(text("one"))
+        } else {
+            FindCoordinatorRequest::default().with_coordinator_keys(vec![text("one"), text("two")])
+        };
+        all.push((ApiKey::FindCoordinator, version, encoded(&request, version)));
+    }
+    for version in 2..=7 {
+        let config = CreatableTopicConfig::default().with_name(text("a")).with_value(None);
+        let assignment =
+            CreatableReplicaAssignment::default().with_broker_ids(vec![BrokerId(1), BrokerId(2)]);
+        let topic = CreatableTopic::default()
+            .with_name(TopicName(text("one")))
+            .with_assignments(vec![assignment])
+            .with_configs(vec![config]);
+        let request = CreateTopicsRequest::default().with_topics(vec![topic.clone(), topic]);
+        all.push((ApiKey::CreateTopics, version, encoded(&request, version)));
+    }
+    for version in 1..=6 {
+        let request = if version >= 6 {
+            let topic = DeleteTopicState::default().with_name(Some(TopicName(text("one"))));
+            DeleteTopicsRequest::default().with_topics(vec![topic, DeleteTopicState::default()])
+        } else {
+            DeleteTopicsRequest::default().with_topic_names(vec![TopicName(text("one"))])
+        };
+        all.push((ApiKey::DeleteTopics, version, encoded(&request, version)));
+    }
+    for version in 0..=3 {
+        let assignment =
+            CreatePartitionsAssignment::default().with_broker_ids(vec![BrokerId(1), BrokerId(2)]);
+        let topic = CreatePartitionsTopic::default()
+            .with_name(TopicName(text("one")))
+            .with_assignments(Some(vec![assignment]));
+        let request = CreatePartitionsRequest::default().with_topics(vec![topic]);
+        all.push((ApiKey::CreatePartitions, version, encoded(&request, version)));
+    }
+    for version in 0..=1 {
+        let config = AlterableConfig::default().with_name(text("a")).with_value(Some(text("b")));
+        let resource = AlterConfigsResource::default()
+            .with_resource_name(text("one"))
+            .with_configs(vec![config.clone(), config]);
+        let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+        all.push((ApiKey::IncrementalAlterConfigs, version, encoded(&request, version)));
+    }
+    for version in 0..=2 {
+        let update = FeatureUpdateKey::default().with_feature(text("mirror.version"));
+        let request =
+            UpdateFeaturesRequest::default().with_feature_updates(vec![update.clone(), update]);
+        all.push((ApiKey::UpdateFeatures, version, encoded(&request, version)));
+    }
     all
 }
 
@@ -132,6 +203,16 @@ proptest! {
                 ApiKey::ListOffsets => drop(ListOffsetsRequest::decode(&mut body, version)),
                 ApiKey::DescribeConfigs => drop(DescribeConfigsRequest::decode(&mut body, version)),
                 ApiKey::Produce => drop(ProduceRequest::decode(&mut body, version)),
+                ApiKey::FindCoordinator => drop(FindCoordinatorRequest::decode(&mut body, version)),
+                ApiKey::CreateTopics => drop(CreateTopicsRequest::decode(&mut body, version)),
+                ApiKey::DeleteTopics => drop(DeleteTopicsRequest::decode(&mut body, version)),
+                ApiKey::CreatePartitions => {
+                    drop(CreatePartitionsRequest::decode(&mut body, version));
+                }
+                ApiKey::IncrementalAlterConfigs => {
+                    drop(IncrementalAlterConfigsRequest::decode(&mut body, version));
+                }
+                ApiKey::UpdateFeatures => drop(UpdateFeaturesRequest::decode(&mut body, version)),
                 _ => {}
             }
         }
