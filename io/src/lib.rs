@@ -4,10 +4,12 @@
 
 #![deny(unsafe_code)]
 
+pub mod admin;
 pub mod control;
 pub mod disk;
 pub mod embedded;
 pub mod generate;
+pub mod host;
 pub mod huge_page;
 pub mod listener;
 pub mod net;

@@ -6,16 +6,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use heliostat_core::dump::{
-    DumpOptions, Findings, Named, dump_log, dump_offset_index, dump_snapshot, dump_time_index,
-    dump_txn_index,
+    DumpOptions, Findings, Named, RecordDecoder, dump_log, dump_offset_index, dump_snapshot,
+    dump_time_index, dump_txn_index,
 };
 use heliostat_core::log::index::{OffsetEntry, TimeEntry};
 use heliostat_core::log::producer_snapshot::{self, SnapshotEntry};
 use heliostat_core::log::txn_index::AbortedTxn;
-use heliostat_core::records::{
-    BatchBuilder, Compression, EndTxnMarker, LegacyBuilder, LegacyFormat, LegacyMessage, NewRecord,
+use heliostat_core::metadata::control::{LeaderChangeMessage, Voter};
+use heliostat_core::metadata::record::{
+    BrokerEndpoint, ConfigRecord, FeatureLevelRecord, MetadataRecord, NoOpRecord, PartitionRecord,
+    RegisterBrokerRecord, TopicRecord,
 };
-use heliostat_core::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs};
+use heliostat_core::protocol::mirror::encode;
+use heliostat_core::records::{
+    BatchBuilder, Compression, ControlType, EndTxnMarker, LegacyBuilder, LegacyFormat,
+    LegacyMessage, MirrorPidReset, NewRecord, control_key,
+};
+use heliostat_core::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicId};
 use heliostat_tests::kafka::client::Transactions;
 use heliostat_tests::kafka::properties::fast_housekeeping;
 use heliostat_tests::kafka::{
@@ -69,9 +76,15 @@ fn told(stderr: &str) -> BTreeSet<&str> {
 }
 
 fn compare(kafka: &Artifacts, paths: &[PathBuf], flags: &[&str]) -> Result<DumpOutput> {
+    let decoder = if flags.contains(&"--cluster-metadata-decoder") {
+        RecordDecoder::ClusterMetadata
+    } else {
+        RecordDecoder::Text
+    };
     let options = DumpOptions {
         deep_iteration: flags.contains(&"--deep-iteration"),
-        print_data: flags.contains(&"--print-data-log"),
+        print_data: flags.contains(&"--print-data-log") || decoder != RecordDecoder::Text,
+        decoder,
         skip_record_metadata: flags.contains(&"--skip-record-metadata"),
         index_sanity_only: flags.contains(&"--index-sanity-check"),
         verify_index_only: flags.contains(&"--verify-index-only"),
@@ -256,6 +269,84 @@ fn made_files_are_dumped_as_kafka_does() -> Result<()> {
     let dump = compare(&kafka, &damaged, &[])?;
     assert!(!dump.complaints(true).is_empty());
     compare(&kafka, &damaged, &["--verify-index-only"])?;
+    Ok(())
+}
+
+/// Records of the cluster's metadata behind a leader's change, as a host writes them.
+fn metadata_log() -> Vec<u8> {
+    let voters = vec![Voter { voter_id: 7 }];
+    let change =
+        LeaderChangeMessage { version: 0, leader_id: 7, granting_voters: voters.clone(), voters };
+    let epoch = LeaderEpoch(3);
+    let mut leader = BatchBuilder::new(Offset(0)).leader_epoch(epoch).control();
+    let timestamp = TimestampMs(1_700_000_000_000);
+    let (key, value) = (control_key(ControlType::Other(2)), encode(&change));
+    let (key, value) = (Some(key.as_slice()), Some(value.as_slice()));
+    leader.push(&NewRecord { timestamp, key, value, headers: &[] }).expect("fits");
+    let topic_id = TopicId(uuid::Uuid::from_u128(0x0123_4567_89ab_cdef));
+    let records: [MetadataRecord; 6] = [
+        FeatureLevelRecord { name: "metadata.version".into(), feature_level: 25 }.into(),
+        RegisterBrokerRecord {
+            broker_id: 7,
+            end_points: vec![BrokerEndpoint {
+                name: "PLAINTEXT".into(),
+                host: "h\"\u{e9}\n".into(),
+                port: 39_092,
+                security_protocol: 0,
+            }],
+            log_dirs: vec![topic_id.0],
+            ..RegisterBrokerRecord::default()
+        }
+        .into(),
+        TopicRecord { name: "orders".into(), topic_id }.into(),
+        PartitionRecord {
+            partition_id: 0,
+            topic_id,
+            replicas: vec![7],
+            isr: vec![7],
+            leader: 7,
+            leader_epoch: 42,
+            partition_epoch: 1,
+            directories: vec![uuid::Uuid::nil()],
+            ..PartitionRecord::default()
+        }
+        .into(),
+        ConfigRecord {
+            resource_type: 64,
+            resource_name: "west".into(),
+            name: "bootstrap.servers".into(),
+            value: None,
+        }
+        .into(),
+        NoOpRecord {}.into(),
+    ];
+    let mut batch = BatchBuilder::new(Offset(1)).leader_epoch(epoch);
+    for record in records {
+        let value = record.encode();
+        let value = Some(value.as_slice());
+        batch.push(&NewRecord { timestamp, key: None, value, headers: &[] }).expect("fits");
+    }
+    [leader.build().expect("valid"), batch.build().expect("valid")].concat()
+}
+
+/// The metadata decoder, and the marker with which a mirror ends.
+#[test]
+fn own_records_are_dumped_as_kafka_does() -> Result<()> {
+    let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
+    let dir = tempfile::tempdir().expect("scratch");
+    let path = write(dir.path(), "00000000000000000000.log", &metadata_log());
+    let dump = compare(&kafka, &[path], &["--cluster-metadata-decoder"])?;
+    assert!(dump.stdout.contains("\"PARTITION_RECORD\""), "{}", dump.stdout);
+    assert!(!dump.stdout.contains("Error at"), "{}", dump.stdout);
+    let reset = MirrorPidReset {
+        offset: Offset(4),
+        leader_epoch: LeaderEpoch(8),
+        source_cluster_id: "source",
+        timestamp: TimestampMs(1_700_000_001_000),
+    };
+    let path = write(dir.path(), "00000000000000000004.log", &reset.build().expect("valid"));
+    let dump = compare(&kafka, &[path], &["--deep-iteration", "--print-data-log"])?;
+    assert!(dump.stdout.contains(" controlType: UNKNOWN(7)"), "{}", dump.stdout);
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use super::hosted::{Partition, Topic};
-use super::server::Service;
+use super::service::Service;
 
 /// Every API with its lowest and highest version. Produce is among them because
 /// clients tell from its version which record format a broker speaks.

@@ -29,6 +29,8 @@ pub struct ListenerConfig {
     pub connections_max_idle: Duration,
     /// `max.connections` of each thread; more are closed at once.
     pub connections_max: usize,
+    /// `max.connections.per.ip` of each thread; more are closed at once.
+    pub connections_per_ip_max: usize,
     /// Fetch sessions of all threads.
     pub sessions: SessionLimits,
 }
@@ -47,6 +49,7 @@ impl ListenerConfig {
             socket_request_max_bytes: 100 << 20,
             connections_max_idle: Duration::from_mins(10),
             connections_max: 1024,
+            connections_per_ip_max: usize::MAX,
             sessions: SessionLimits::default(),
         }
     }

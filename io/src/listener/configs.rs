@@ -10,7 +10,7 @@ use kafka_protocol::messages::describe_configs_response::{
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
 use super::apis::text;
-use super::server::Service;
+use super::service::Service;
 
 /// Resource types.
 const TOPIC: i8 = 2;

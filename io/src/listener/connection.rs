@@ -11,20 +11,16 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable};
 
 use super::frame::{ConnectionError, Request, encode_response, read_frame, read_request};
-use super::server::Service;
+use super::service::Service;
 use super::{apis, configs, fetch, net, offsets, produce};
 
 /// Serves until the peer closes, stays silent for too long, or sends what no client does.
 pub(super) async fn serve(service: &Service, mut stream: TcpStream) -> Result<(), ConnectionError> {
-    net::prepare(&stream)?;
-    let idle = service.config().connections_max_idle;
-    let socket = |error: glommio::GlommioError<()>| std::io::Error::from(error);
-    stream.set_read_timeout(Some(idle)).map_err(socket)?;
-    stream.set_write_timeout(Some(idle)).map_err(socket)?;
+    net::prepare(&stream, service.config().connections_max_idle)?;
     let length_max = service.config().socket_request_max_bytes;
     while let Some(frame) = read_frame(&mut stream, length_max).await? {
         let request = read_request(frame)?;
-        if request.api == ApiKey::Fetch {
+        if request.api() == Some(ApiKey::Fetch) {
             check(&request)?;
             let body = decode::<FetchRequest>(&request)?;
             fetch::serve(service, &mut stream, &request, &body).await?;
@@ -37,16 +33,18 @@ pub(super) async fn serve(service: &Service, mut stream: TcpStream) -> Result<()
 }
 
 /// Refuses what is not served, and bodies that claim more than they hold.
-fn check(request: &Request) -> Result<(), ConnectionError> {
-    let (api, version) = (request.api, request.version);
-    let served = apis::SERVED
-        .iter()
-        .any(|(known, min, max)| *known == api && (*min..=*max).contains(&version));
-    if !served {
-        return Err(ConnectionError::Request(format!("{api:?} v{version} is not served")));
-    }
+fn check(request: &Request) -> Result<ApiKey, ConnectionError> {
+    let (key, version) = (request.api_key, request.version);
+    let served = |api: &ApiKey| {
+        let mut ranges = apis::SERVED.iter();
+        ranges.any(|(known, min, max)| known == api && (*min..=*max).contains(&version))
+    };
+    let api = request.api().filter(served).ok_or_else(|| {
+        ConnectionError::Request(format!("API key {key} v{version} is not served"))
+    })?;
     check_request_shape(api, version, &request.body)
-        .map_err(|error| ConnectionError::Request(error.to_string()))
+        .map_err(|error| ConnectionError::Request(error.to_string()))?;
+    Ok(api)
 }
 
 fn decode<T: Decodable>(request: &Request) -> Result<T, ConnectionError> {
@@ -59,13 +57,12 @@ fn encode(request: &Request, body: &impl Encodable) -> Result<Bytes, ConnectionE
 }
 
 fn answer(service: &Service, request: &Request) -> Result<Bytes, ConnectionError> {
-    if request.api == ApiKey::ApiVersions {
+    if request.api() == Some(ApiKey::ApiVersions) {
         let (version, response) = apis::api_versions(request.version);
         return encode_response(request, version, &response);
     }
-    check(request)?;
     let version = request.version;
-    match request.api {
+    match check(request)? {
         ApiKey::Metadata => {
             let body = decode::<MetadataRequest>(request)?;
             encode(request, &apis::metadata(service, version, &body))

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::frame::{ConnectionError, Request};
 use super::hosted::{Partition, RecordsRun};
 use super::send::send_response;
-use super::server::Service;
+use super::service::Service;
 
 /// First version that tells the leader with an error about it.
 const VERSION_LEADER_HINTS: i16 = 16;
@@ -40,7 +40,7 @@ pub(super) async fn serve(
     body: &FetchRequest,
 ) -> Result<(), ConnectionError> {
     let asked = FetchRequestFacts::from_wire(request.version, body);
-    let begun = service.shared.sessions().begin(service.now(), &asked);
+    let begun = service.sessions().begin(service.now(), &asked);
     let (context, partitions) = match begun {
         Ok(begun) => begun,
         Err(error) => return send(service, stream, request, Err(error), Found::default()).await,
@@ -49,7 +49,7 @@ pub(super) async fn serve(
     let deadline = service.now().after(wait);
     let min_bytes = asked.min_bytes.min(asked.max_bytes).min(service.config().fetch_max_bytes);
     let mut found = loop {
-        let seen = service.changes.now();
+        let seen = service.changes();
         let found = look(service, &asked, &partitions);
         match decide_wait(found.facts, min_bytes, deadline, service.now()) {
             WaitDecision::Answer => break found,
@@ -58,13 +58,8 @@ pub(super) async fn serve(
     };
     let (_, id_seed) = Uuid::new_v4().as_u64_pair();
     let id_seed = u32::try_from(id_seed & u64::from(u32::MAX)).unwrap_or(1);
-    let session = service.shared.sessions().finish(
-        service.now(),
-        context,
-        &asked,
-        &mut found.answers,
-        id_seed,
-    );
+    let session =
+        service.sessions().finish(service.now(), context, &asked, &mut found.answers, id_seed);
     let session = match session {
         SessionAnswer::Session(id) => Ok(id),
         SessionAnswer::Error(error) => Err(error),

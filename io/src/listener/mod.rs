@@ -1,4 +1,5 @@
-//! The listener: serves partitions of a log dir over TCP with the Kafka protocol.
+//! The listener: serves partitions of a log dir over TCP with the Kafka protocol, or the
+//! control API of a mirroring host ([`control`]).
 //!
 //! ```text
 //! accept -> connection: frame -> header -> API -> answer -> next frame
@@ -15,6 +16,7 @@ mod apis;
 mod config;
 mod configs;
 mod connection;
+pub mod control;
 mod event;
 mod fetch;
 mod frame;
@@ -24,6 +26,8 @@ mod offsets;
 mod produce;
 mod send;
 mod server;
+mod service;
+mod thread;
 
 pub use config::ListenerConfig;
 pub use server::{Listener, ListenerError};

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
 
 use glommio::net::{TcpListener, TcpStream};
 use rustix::io::Errno;
@@ -44,8 +45,12 @@ fn borrow(stream: &TcpStream) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) }
 }
 
-/// Prepares an accepted socket: small answers leave at once, and sendfile does not block.
-pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+/// Prepares an accepted socket: small answers leave at once, sendfile does not block, and
+/// a peer that neither sends nor takes a byte for `idle` is given up.
+pub(super) fn prepare(stream: &TcpStream, idle: Duration) -> io::Result<()> {
+    let socket = |error: glommio::GlommioError<()>| io::Error::from(error);
+    stream.set_read_timeout(Some(idle)).map_err(socket)?;
+    stream.set_write_timeout(Some(idle)).map_err(socket)?;
     let fd = borrow(stream);
     rustix::net::sockopt::set_tcp_nodelay(fd, true)?;
     rustix::net::sockopt::set_socket_keepalive(fd, true)?;

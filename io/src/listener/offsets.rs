@@ -19,7 +19,7 @@ use kafka_protocol::messages::{
 };
 
 use super::hosted::{Partition, TimedOffset};
-use super::server::Service;
+use super::service::Service;
 
 /// Timestamps of a request that mean something else.
 const LATEST: i64 = -1;

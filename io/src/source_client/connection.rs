@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use heliostat_core::protocol::admin::AdminRequest;
 use heliostat_core::protocol::{
-    Api, ApiVersions, BrokerApis, DecodeError, EncodeError, ErrorCode, FetchPlan, RequestId,
-    split_response,
+    Api, ApiRange, ApiVersions, BrokerApis, DecodeError, EncodeError, ErrorCode, FetchPlan,
+    RequestId, split_response,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -23,16 +24,16 @@ const THROTTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Settings of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ConnectionOptions {
-    pub(super) client_id: String,
-    pub(super) socket: SocketOptions,
-    pub(super) request_timeout: Duration,
+pub(crate) struct ConnectionOptions {
+    pub(crate) client_id: String,
+    pub(crate) socket: SocketOptions,
+    pub(crate) request_timeout: Duration,
     /// Largest response that is taken, in bytes.
-    pub(super) response_bytes_max: u32,
+    pub(crate) response_bytes_max: u32,
 }
 
 /// A connection on which versions are known and nothing is under way.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     peer: HostPort,
     transport: Box<dyn Transport>,
     options: ConnectionOptions,
@@ -44,7 +45,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects and negotiates.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         peer: &HostPort,
         options: &ConnectionOptions,
     ) -> Result<Self, SourceError> {
@@ -97,7 +98,7 @@ impl Connection {
 
     /// Asks and waits for the answer. After an error the connection is out of step and
     /// must be dropped.
-    pub(super) async fn call<T>(
+    pub(crate) async fn call<T>(
         &mut self,
         api: Api,
         encode: impl FnOnce(i16, RequestId<'_>) -> Result<Bytes, EncodeError>,
@@ -113,6 +114,26 @@ impl Connection {
             Ok(answer)
         };
         let outcome: Result<T, Cause> = outcome.await;
+        outcome.map_err(|cause| SourceError::Broker { peer: self.peer.clone(), cause })
+    }
+
+    /// Asks one of the requests that have one version, and waits for the answer. After an
+    /// error the connection is out of step and must be dropped.
+    pub(crate) async fn ask<R: AdminRequest>(
+        &mut self,
+        request: &R,
+    ) -> Result<R::Response, SourceError> {
+        let outcome = async {
+            let ours = ApiRange { min: R::VERSION, max: R::VERSION };
+            let version = self.apis.negotiate_within(R::API, ours);
+            let version = version.map_err(|error| Cause::Version { error })?;
+            sleep_until(self.silent_until).await;
+            let (throttle_ms, answer) =
+                self.exchange(R::API, version, |id| request.frame(id), R::answer).await?;
+            self.throttle(throttle_ms);
+            Ok(answer)
+        };
+        let outcome: Result<_, Cause> = outcome.await;
         outcome.map_err(|cause| SourceError::Broker { peer: self.peer.clone(), cause })
     }
 

@@ -5,7 +5,7 @@
 //! a time is under way on it; different brokers are asked side by side.
 
 mod client;
-mod connection;
+pub(crate) mod connection;
 mod error;
 mod fetch;
 mod host_port;

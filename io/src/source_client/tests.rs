@@ -86,7 +86,7 @@ fn ports_that_speak_something_else_are_recognised() {
             peer.read();
             peer.write(b"SSH-2.0-OpenSSH_9.6\r\n");
         },
-        "broke the Kafka protocol in its answer to ApiVersions: response of 1397966893 bytes: \
+        "broke the Kafka protocol in its answer to ApiVersions: message of 1397966893 bytes: \
          between 4 and 104857600 are accepted; is this a Kafka broker?",
     );
 }
@@ -146,8 +146,8 @@ fn answers_that_break_the_protocol_are_refused() {
             bytes[13] = 0x7f;
             peer.write(&bytes);
         },
-        "broke the Kafka protocol in its answer to Metadata: brokers needs 1134 bytes, the \
-         response has 9 left; is this a Kafka broker?",
+        "broke the Kafka protocol in its answer to Metadata: brokers needs 1134 bytes, 9 are \
+         left; is this a Kafka broker?",
     );
 }
 

@@ -3,6 +3,7 @@
 
 mod apis;
 mod client;
+mod control;
 mod faults;
 mod fetching;
 mod garbage;

@@ -1,0 +1,94 @@
+//! One connection to the control API: requests in, answers out, in order.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use futures_lite::AsyncWriteExt;
+use futures_lite::future::or;
+use glommio::net::TcpStream;
+use heliostat_core::protocol::ErrorCode;
+use heliostat_core::protocol::mirror::MIRROR_API_KEYS;
+use kafka_protocol::messages::ApiVersionsRequest;
+use kafka_protocol::protocol::Request as _;
+
+use super::super::config::ListenerConfig;
+use super::super::frame::{ConnectionError, Request, read_frame, read_request};
+use super::super::net;
+use super::apis;
+use super::decode::{Decoded, decode};
+use super::encode::encode;
+use super::port::{Caller, ControlPort};
+use super::request::ControlRequest;
+use super::response::{ControlResponse, Refusal};
+
+/// Serves until the peer closes, stays silent for too long, or sends what no client does.
+pub(in crate::listener) async fn serve(
+    config: &ListenerConfig,
+    port: &ControlPort,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+) -> Result<(), ConnectionError> {
+    net::prepare(&stream, config.connections_max_idle)?;
+    while let Some(frame) = read_frame(&mut stream, config.socket_request_max_bytes).await? {
+        let request = read_request(frame)?;
+        let response = answer(port, peer, &request).await?;
+        stream.write_all(&response).await?;
+        glommio::yield_if_needed().await;
+    }
+    Ok(())
+}
+
+async fn answer(
+    port: &ControlPort,
+    peer: SocketAddr,
+    request: &Request,
+) -> Result<Bytes, ConnectionError> {
+    if request.api_key == ApiVersionsRequest::KEY {
+        return apis::api_versions(request, port.features());
+    }
+    let asked = match decode(request)? {
+        Decoded::Ask(asked) => asked,
+        Decoded::Answer(response) => return encode(request, response),
+    };
+    let is_mirror = MIRROR_API_KEYS.contains(&request.api_key);
+    if is_mirror && port.features().mirror_version() < 1 {
+        let message = "mirror.version is 0: raise it to 1 first";
+        let refusal = Refusal::new(ErrorCode::UNSUPPORTED_VERSION, message);
+        return encode(request, asked.refused(&refusal));
+    }
+    let client_id = request.client_id.as_ref().map(|id| id.as_str().to_owned());
+    let caller = Caller { address: peer, client_id };
+    match ask(port, asked, caller).await {
+        Outcome::Answered(response) => encode(request, response),
+        Outcome::TimedOut => encode(request, timed_out(request)?),
+        Outcome::Dropped => Err(ConnectionError::Unanswered { api_key: request.api_key }),
+    }
+}
+
+/// What comes of a call.
+enum Outcome {
+    Answered(ControlResponse),
+    TimedOut,
+    Dropped,
+}
+
+async fn ask(port: &ControlPort, asked: ControlRequest, caller: Caller) -> Outcome {
+    let call = async { port.call(asked, caller).await.map_or(Outcome::Dropped, Outcome::Answered) };
+    let timer = async {
+        glommio::timer::sleep(port.request_timeout()).await;
+        Outcome::TimedOut
+    };
+    or(call, timer).await
+}
+
+/// The request has been given away; what it asked for is read again.
+fn timed_out(request: &Request) -> Result<ControlResponse, ConnectionError> {
+    match decode(request)? {
+        Decoded::Ask(asked) => {
+            let message = "the control thread of this host was too slow; what became of the \
+                           request is unknown";
+            Ok(asked.refused(&Refusal::new(ErrorCode::REQUEST_TIMED_OUT, message)))
+        }
+        Decoded::Answer(response) => Ok(response),
+    }
+}

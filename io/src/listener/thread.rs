@@ -1,0 +1,222 @@
+//! One thread of a listener: accepts, counts its connections, and ends them at the stop.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_lite::future::or;
+use glommio::net::{TcpListener, TcpStream};
+use heliostat_core::time::Tick;
+use socket2::Socket;
+
+use super::config::ListenerConfig;
+use super::control::ControlPort;
+use super::event::Counter;
+use super::frame::ConnectionError;
+use super::hosted::Bell;
+use super::service::{Hosted, Service};
+use super::{connection, control, net};
+
+/// Wait after a failed accept: descriptors may be free again.
+const ACCEPT_BACK_OFF: Duration = Duration::from_millis(100);
+
+/// Who answers the requests of a listener.
+#[derive(Debug)]
+pub(super) enum Backend {
+    /// The logs of a catalog.
+    Hosted(Arc<Hosted>),
+    /// The control thread of a host.
+    Control {
+        port: ControlPort,
+        /// Rung for the stop alone.
+        bell: Bell,
+    },
+}
+
+impl Backend {
+    pub(super) fn bell(&self) -> &Bell {
+        match self {
+            Self::Hosted(hosted) => hosted.catalog.bell(),
+            Self::Control { bell, .. } => bell,
+        }
+    }
+}
+
+/// What the threads of a listener share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) backend: Backend,
+    pub(super) config: ListenerConfig,
+    stopping: AtomicBool,
+    origin: Instant,
+}
+
+impl Shared {
+    pub(super) fn new(backend: Backend, config: ListenerConfig) -> Self {
+        Self { backend, config, stopping: AtomicBool::new(false), origin: Instant::now() }
+    }
+
+    /// Tells all threads to end.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.backend.bell().ring();
+    }
+}
+
+/// What the connections of one thread share.
+#[derive(Debug)]
+pub(super) struct Thread {
+    shared: Arc<Shared>,
+    /// Counts the changes of all logs.
+    pub(super) changes: Counter,
+    stop: Counter,
+    closed: Counter,
+    open: Cell<usize>,
+    per_ip: RefCell<HashMap<IpAddr, usize>>,
+}
+
+impl Thread {
+    pub(super) fn config(&self) -> &ListenerConfig {
+        &self.shared.config
+    }
+
+    pub(super) fn now(&self) -> Tick {
+        Tick::ZERO.after(self.shared.origin.elapsed())
+    }
+}
+
+/// A connection's place among those of its address.
+#[derive(Debug)]
+struct Seat {
+    thread: Rc<Thread>,
+    address: IpAddr,
+}
+
+impl Seat {
+    fn take(thread: &Rc<Thread>, peer: SocketAddr) -> Option<Self> {
+        let address = peer.ip().to_canonical();
+        let mut per_ip = thread.per_ip.borrow_mut();
+        let taken = per_ip.get(&address).copied().unwrap_or(0);
+        if taken >= thread.config().connections_per_ip_max {
+            return None;
+        }
+        per_ip.insert(address, taken.saturating_add(1));
+        Some(Self { thread: Rc::clone(thread), address })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut per_ip = self.thread.per_ip.borrow_mut();
+        match per_ip.get_mut(&self.address) {
+            Some(taken) if *taken > 1 => *taken -= 1,
+            _ => {
+                per_ip.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Accepts, and passes rings of the bell on to the connections, until the stop.
+pub(super) async fn run(shared: Arc<Shared>, socket: Socket) {
+    let hearer = shared.backend.bell().hearer();
+    let thread = Rc::new(Thread {
+        shared: Arc::clone(&shared),
+        changes: Counter::default(),
+        stop: Counter::default(),
+        closed: Counter::default(),
+        open: Cell::new(0),
+        per_ip: RefCell::default(),
+    });
+    let port = socket.try_clone();
+    spawn(&thread, accept(Rc::clone(&thread), net::on_executor(socket)));
+    while !shared.stopping.load(Ordering::Acquire) {
+        hearer.notified().await;
+        thread.changes.bump();
+    }
+    // The kernel lets go of a ring's sockets some time after the ring has gone; until then
+    // clients would still be taken in, by nobody.
+    if let Ok(port) = port {
+        // It is closed in any case.
+        let _ = port.shutdown(Shutdown::Both);
+    }
+    thread.stop.bump();
+    loop {
+        let seen = thread.closed.now();
+        if thread.open.get() == 0 {
+            return;
+        }
+        thread.closed.past(seen).await;
+    }
+}
+
+/// Runs `task` until it ends or the listener stops.
+fn spawn(thread: &Rc<Thread>, task: impl Future<Output = ()> + 'static) {
+    let thread = Rc::clone(thread);
+    thread.open.set(thread.open.get() + 1);
+    glommio::spawn_local(async move {
+        or(task, thread.stop.past(0)).await;
+        thread.open.set(thread.open.get() - 1);
+        thread.closed.bump();
+    })
+    .detach();
+}
+
+async fn accept(thread: Rc<Thread>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok(stream) => admit(&thread, stream),
+            Err(_) if thread.shared.stopping.load(Ordering::Acquire) => return,
+            Err(error) => {
+                tracing::warn!(%error, "accept failed");
+                glommio::timer::sleep(ACCEPT_BACK_OFF).await;
+            }
+        }
+    }
+}
+
+/// Serves a connection, or closes it by dropping it.
+fn admit(thread: &Rc<Thread>, stream: TcpStream) {
+    // The accepting task is one of those that are open.
+    if thread.open.get() > thread.config().connections_max {
+        tracing::debug!("connection refused: max.connections");
+        return;
+    }
+    // It fails for a peer that is gone already.
+    let Ok(peer) = stream.peer_addr() else { return };
+    let Some(seat) = Seat::take(thread, peer) else {
+        tracing::debug!(%peer, "connection refused: max.connections.per.ip");
+        return;
+    };
+    let own = Rc::clone(thread);
+    spawn(thread, async move {
+        // Dropped with the task, also by the stop.
+        let _seat = seat;
+        if let Err(error) = serve(own, stream, peer).await {
+            let cause: &dyn std::error::Error = &error;
+            tracing::debug!(%peer, error = cause, "connection closed");
+        }
+    });
+}
+
+async fn serve(
+    thread: Rc<Thread>,
+    stream: TcpStream,
+    peer: SocketAddr,
+) -> Result<(), ConnectionError> {
+    let shared = Arc::clone(&thread.shared);
+    match &shared.backend {
+        Backend::Hosted(hosted) => {
+            let service = Service { thread, hosted: Arc::clone(hosted) };
+            connection::serve(&service, stream).await
+        }
+        Backend::Control { port, .. } => {
+            control::connection::serve(thread.config(), port, stream, peer).await
+        }
+    }
+}
