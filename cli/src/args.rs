@@ -49,6 +49,20 @@ pub(crate) enum Command {
     /// Exit status 1 if they differ; what the source has cleaned or trimmed since counts as a
     /// difference with --strict only.
     Verify(crate::verify::VerifyArgs),
+
+    /// Run a mirroring host: mirrors of any number of clusters, kept by commands of `mirrors`.
+    ///
+    /// Ctrl-C and SIGTERM stop cleanly, a second one at once; the next start goes on.
+    Server(crate::server::ServerArgs),
+
+    /// Make, start, stop and look at the mirrors of a host, as kafka-cluster-mirrors.sh does.
+    Mirrors(crate::mirrors::MirrorsArgs),
+
+    /// Show and alter configs of mirrors, topics and brokers, as kafka-configs.sh does.
+    Configs(crate::configs::ConfigsArgs),
+
+    /// Show and raise levels of features, as kafka-features.sh does.
+    Features(crate::features::FeaturesArgs),
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use heliostat_core::dump::{
-    DumpOptions, Findings, Named, dump_checkpoint, dump_log, dump_offset_index, dump_snapshot,
-    dump_time_index, dump_txn_index,
+    DumpOptions, Findings, Named, RecordDecoder, dump_checkpoint, dump_log, dump_offset_index,
+    dump_snapshot, dump_time_index, dump_txn_index,
 };
 use heliostat_core::log::names::{SegmentFileKind, SegmentFileName, SegmentFileState};
 use heliostat_core::types::TopicPartition;
@@ -47,6 +47,25 @@ pub(crate) struct DumpLogArgs {
     /// Leave out what is not key or value.
     #[arg(long)]
     skip_record_metadata: bool,
+
+    /// Read records as those of `__mirror_state`; implies --print-data-log.
+    #[arg(long, conflicts_with = "cluster_metadata_decoder")]
+    mirror_state_decoder: bool,
+
+    /// Read records as those of `__cluster_metadata`; implies --print-data-log.
+    #[arg(long)]
+    cluster_metadata_decoder: bool,
+}
+
+impl DumpLogArgs {
+    /// `None` if no decoder is asked for.
+    fn decoder(&self) -> Option<RecordDecoder> {
+        match (self.mirror_state_decoder, self.cluster_metadata_decoder) {
+            (true, _) => Some(RecordDecoder::MirrorState),
+            (false, true) => Some(RecordDecoder::ClusterMetadata),
+            (false, false) => None,
+        }
+    }
 }
 
 /// Prints the files; `false` if one of them is not as it should be.
@@ -115,7 +134,8 @@ fn dump(
         (Some(segment), Some(named)) => {
             let options = DumpOptions {
                 deep_iteration: args.deep_iteration,
-                print_data: args.print_data_log,
+                print_data: args.print_data_log || args.decoder().is_some(),
+                decoder: args.decoder().unwrap_or_default(),
                 skip_record_metadata: args.skip_record_metadata,
                 index_sanity_only: args.index_sanity_check,
                 verify_index_only: args.verify_index_only,
@@ -174,4 +194,79 @@ fn holder_of(path: &Path) -> Option<u32> {
     let path = std::path::absolute(path).ok()?;
     // A partition's file lies two levels below, a checkpoint one.
     path.ancestors().skip(1).take(2).find_map(LogDirLock::holder)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use heliostat_core::coordinator::state_log::{AppendAs, StateLog, StateLogOptions, tombstones};
+    use heliostat_core::coordinator::{LastMirrored, MirrorKey, StateRecord};
+    use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicId};
+    use heliostat_io::disk::FileStore;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Only {
+        #[command(flatten)]
+        args: DumpLogArgs,
+    }
+
+    fn parse(flags: &[&str]) -> Result<DumpLogArgs, clap::Error> {
+        let words = ["dump-log"].iter().chain(flags);
+        Only::try_parse_from(words).map(|only| only.args)
+    }
+
+    #[test]
+    fn one_decoder_at_a_time() {
+        let files = ["--files", "a.log"];
+        let decoder = |flags: &[&str]| parse(&[&files, flags].concat()).unwrap().decoder();
+        assert_eq!(decoder(&[]), None);
+        assert_eq!(decoder(&["--mirror-state-decoder"]), Some(RecordDecoder::MirrorState));
+        assert_eq!(decoder(&["--cluster-metadata-decoder"]), Some(RecordDecoder::ClusterMetadata));
+        let both = ["--mirror-state-decoder", "--cluster-metadata-decoder"];
+        let refused = parse(&[&files[..], &both].concat()).unwrap_err().to_string();
+        assert!(refused.contains("cannot be used with '--cluster-metadata-decoder'"), "{refused}");
+    }
+
+    /// A state log on real files, as a host writes it, compacted and opened again.
+    #[test]
+    fn the_state_log_of_a_host_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = FileStore::new(dir.path());
+        let options = || StateLogOptions {
+            partitions: 3,
+            compact_bytes_min: 1_000,
+            ..StateLogOptions::default()
+        };
+        let (mut log, _) = StateLog::open(&mut store, options()).unwrap();
+        let key = |partition| MirrorKey { mirror: "west".into(), topic: TopicId::NONE, partition };
+        let with = AppendAs { timestamp: TimestampMs(7), leader_epoch: LeaderEpoch(1) };
+        for offset in 0..40 {
+            let last = LastMirrored { epoch: LeaderEpoch(3), offset: Offset(offset) };
+            let records = [0, 1].map(|it| StateRecord::LastMirrored(key(it), Some(last)));
+            log.append(&mut store, &records, with).unwrap();
+            while log.compact_due(&mut store).unwrap().is_some() {}
+        }
+        log.append(&mut store, &tombstones(&key(1)), with).unwrap();
+        let before: Vec<_> = log.ends().collect();
+        let (log, replayed) = StateLog::open(&mut store, options()).unwrap();
+        assert_eq!(log.ends().collect::<Vec<_>>(), before);
+        let found: Vec<_> = replayed.last_mirrored.values().map(|last| last.offset.0).collect();
+        assert_eq!((found, replayed.cuts.len()), (vec![39], 0));
+        assert!(log.size_bytes() < 3_000, "{}", log.size_bytes());
+
+        let args = parse(&["--files", "x", "--mirror-state-decoder"]).unwrap();
+        let (mut out, mut findings) = (Vec::new(), Findings::default());
+        for path in expand(dir.path()).unwrap() {
+            dump(&path, &args, &mut out, &mut findings).unwrap();
+        }
+        assert!(findings.is_clean(), "{findings:?}");
+        let out = String::from_utf8(out).unwrap();
+        let payload =
+            r#"payload: {"version":"0","data":{"lastMirrorEpoch":3,"lastMirrorOffset":39}}"#;
+        assert_eq!(out.matches(payload).count(), 2, "the newest of each key\n{out}");
+        assert_eq!(out.matches(" payload: null").count(), 2, "{out}");
+        assert!(out.contains("__mirror_state-2/00000000000000000000.log"), "{out}");
+    }
 }

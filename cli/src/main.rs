@@ -1,16 +1,21 @@
 //! Heliostat: a standalone, byte-identical cluster mirror for Apache Kafka.
 
+mod admin_args;
 mod args;
 mod bench;
 mod check;
+mod configs;
 mod demo;
 mod dump_log;
 mod failure;
+mod features;
 mod file_view;
 mod mirror;
+mod mirrors;
 mod output;
 mod process;
 mod run_job;
+mod server;
 mod shards;
 mod source_args;
 mod survey;
@@ -30,7 +35,11 @@ const STATUS_FOUND: u8 = 1;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // What happens to a job is told by its command.
-    let told = "warn,heliostat_io::control=error";
+    let told = match cli.command {
+        // Nobody watches a host but its log.
+        Command::Server(_) => "info",
+        _ => "warn,heliostat_io::control=error",
+    };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(told));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -45,6 +54,10 @@ fn main() -> ExitCode {
         Command::BenchSource(args) => bench::source::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Mirrors(args) => mirrors::run(&args),
+        Command::Configs(args) => configs::run(&args),
+        Command::Features(args) => features::run(&args),
+        Command::Server(args) => server::run(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
