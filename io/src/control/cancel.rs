@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 /// How much of a stop was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cancel {
+pub(crate) enum Cancel {
     /// Nothing.
     #[default]
     No,
@@ -50,8 +50,13 @@ impl CancelWatch {
         *self.receiver.borrow()
     }
 
+    /// Whether everything is to be given up.
+    pub(crate) fn is_abort(&self) -> bool {
+        self.now() == Cancel::Abort
+    }
+
     /// Waits until more is asked for.
-    pub(super) async fn changed(&mut self) -> Cancel {
+    pub(crate) async fn changed(&mut self) -> Cancel {
         // The sender lives in `self`.
         let _ = self.receiver.changed().await;
         self.now()

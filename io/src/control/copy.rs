@@ -119,6 +119,8 @@ pub(super) struct Copy {
     pub(super) local_epoch: LeaderEpoch,
     /// The first cut that the source asks for needs no permission.
     pub(super) may_cut: bool,
+    /// None needs permission.
+    pub(super) unclean: bool,
     /// The host knows that it follows.
     pub(super) told: bool,
     /// Of the log, when no shard has it.
@@ -162,6 +164,7 @@ impl Copy {
             goal: Goal::Follow,
             local_epoch: LeaderEpoch::NONE,
             may_cut: false,
+            unclean: false,
             told: false,
             ends: CopyEnds { log_start: Offset::ZERO, log_end: Offset::ZERO },
             recovery_point: Offset::ZERO,
@@ -252,9 +255,10 @@ impl Copy {
     /// Whether its source answers about it.
     pub(super) fn follows(&self) -> bool {
         matches!(self.phase, Phase::Active { .. })
-            && self.progress.as_ref().is_some_and(|it| {
-                it.source_high_watermark.0 >= 0 && it.trouble.is_none()
-            })
+            && self
+                .progress
+                .as_ref()
+                .is_some_and(|it| it.source_high_watermark.0 >= 0 && it.trouble.is_none())
     }
 
     /// Records that the source has, or had at the start, and the copy lacks.

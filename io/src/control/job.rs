@@ -681,7 +681,7 @@ pub(super) fn trouble_text(trouble: &Trouble) -> Arc<str> {
 }
 
 /// Random enough for back-offs and seeds.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0_u8)
 }
 

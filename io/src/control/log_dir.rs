@@ -132,11 +132,11 @@ const CHECKPOINTS: [Checkpoint; 3] = [
 
 /// Offsets of one partition for the three checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
-    pub(super) log_start: Offset,
+pub(crate) struct Ends {
+    pub(crate) log_start: Offset,
     /// Durable below.
-    pub(super) recovery_point: Offset,
-    pub(super) high_watermark: Offset,
+    pub(crate) recovery_point: Offset,
+    pub(crate) high_watermark: Offset,
 }
 
 /// The same as the files have them; [`Offset::NONE`] where one has no line.
@@ -207,7 +207,8 @@ impl LogDir {
     ) -> Result<Self, LogDirError> {
         let mut it = Self::open_as(root, HOST_KEY)?;
         let Some(meta) = &it.meta else {
-            let cluster = cluster.map_or_else(|| TopicId(Uuid::new_v4()).to_string(), str::to_owned);
+            let cluster =
+                cluster.map_or_else(|| TopicId(Uuid::new_v4()).to_string(), str::to_owned);
             let mut meta = MetaProperties::new(cluster, node, Uuid::new_v4());
             meta.other.insert(HOST_KEY.to_owned(), "true".to_owned());
             let path = top(names::META_PROPERTIES);
@@ -218,8 +219,11 @@ impl LogDir {
         };
         let found_node = meta.node_id.unwrap_or(NODE);
         let found_cluster = meta.cluster_id.as_deref().unwrap_or_default();
-        let other = |key, found: String, wanted: String| {
-            LogDirError::OtherOwner { dir: root.to_path_buf(), key, found, wanted }
+        let other = |key, found: String, wanted: String| LogDirError::OtherOwner {
+            dir: root.to_path_buf(),
+            key,
+            found,
+            wanted,
         };
         match cluster {
             _ if found_node != node => {
@@ -474,7 +478,7 @@ impl LogDir {
 
     /// How a partition's log is to be opened, cut to `truncate_to` if given. From here on the
     /// marker of the last clean stop does not come back by itself.
-    pub(super) fn open_options(
+    pub(crate) fn open_options(
         &mut self,
         partition: &TopicPartition,
         topic_id: TopicId,
@@ -529,13 +533,24 @@ impl LogDir {
         if self.owes_checkpoints { self.write_checkpoints() } else { Ok(()) }
     }
 
+    /// Below it everything of a partition is durable, as far as the checkpoints know.
+    pub(crate) fn recovery_point(&self, partition: &TopicPartition) -> Offset {
+        self.known(partition).recovery_point.max(Offset::ZERO)
+    }
+
+    /// A log that was opened and written to is closed, and ends here.
+    pub(crate) fn closed(&mut self, partition: &TopicPartition, ends: Ends) {
+        self.unvouched.remove(&partition.to_string());
+        self.note(partition, ends);
+    }
+
     /// The next opening of the partition must not trust its files: its log failed.
-    pub(super) fn distrust(&mut self, partition: &TopicPartition) {
+    pub(crate) fn distrust(&mut self, partition: &TopicPartition) {
         self.unvouched.insert(partition.to_string());
     }
 
     /// Takes over a partition's offsets; they are written by [`Self::write_checkpoints`].
-    pub(super) fn note(&mut self, partition: &TopicPartition, ends: Ends) {
+    pub(crate) fn note(&mut self, partition: &TopicPartition, ends: Ends) {
         let Ends { log_start, recovery_point, high_watermark } = ends;
         let new = Known { log_start, recovery_point, high_watermark };
         let known = self.offsets.entry(partition, || Known::NOTHING);
@@ -546,7 +561,7 @@ impl LogDir {
     ///
     /// # Errors
     /// [`StoreError`] from the system; the old checkpoints still stand and are right.
-    pub(super) fn write_checkpoints(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn write_checkpoints(&mut self) -> Result<(), StoreError> {
         if !self.dirty {
             return Ok(());
         }
@@ -590,7 +605,7 @@ impl LogDir {
     ///
     /// # Errors
     /// Why there is no marker: the next start recovers.
-    pub(super) fn finish(&mut self, config: LogConfig) -> Result<(), LogOpenError> {
+    pub(crate) fn finish(&mut self, config: LogConfig) -> Result<(), LogOpenError> {
         for dir in self.unvouched.clone() {
             let Some(partition) = TopicPartition::from_dir_name(&dir) else { continue };
             let options = self.open_options(&partition, TopicId::NONE, config, None);
@@ -623,7 +638,7 @@ fn top(name: &str) -> LogPath {
 }
 
 /// Wall-clock time in milliseconds since the Unix epoch.
-pub(super) fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

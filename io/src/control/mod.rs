@@ -18,7 +18,9 @@ mod status;
 pub mod steering;
 
 pub use cancel::{CancelHandle, CancelWatch, StopSignals, cancellation};
+pub(crate) use job::random;
 pub use job::{Ended, Job, JobConfig, JobError, JobHandle, JobReport};
+pub(crate) use log_dir::{Ends, now_ms};
 pub use log_dir::{LogDir, LogDirError, SharedLogDir};
-pub use shards::{ShardFleet, ShardsError, spawn_shards};
+pub use shards::{FleetShare, ShardFleet, ShardsError, spawn_fleet, spawn_shards};
 pub use status::{Event, EventKind, JobPhase, PartitionState, PartitionStatus, Status, Totals};

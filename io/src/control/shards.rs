@@ -71,6 +71,21 @@ impl ShardFleet {
     }
 }
 
+/// What a fleet has of this machine, and its name at the source.
+#[derive(Clone, Copy)]
+pub struct FleetShare<'a> {
+    /// So many fleets share the limit on open files and the room that is reserved.
+    pub of: usize,
+    /// Client ID of a shard's fetch connections, by its index.
+    pub client_id: &'a dyn Fn(usize) -> String,
+}
+
+impl std::fmt::Debug for FleetShare<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FleetShare").field("of", &self.of).finish_non_exhaustive()
+    }
+}
+
 /// Starts `count` shards on CPUs `first_cpu`, `first_cpu + 1`, … (`None`: not pinned).
 ///
 /// # Errors
@@ -81,15 +96,35 @@ pub fn spawn_shards(
     count: usize,
     first_cpu: Option<usize>,
 ) -> Result<(ShardFleet, Vec<ControlEnd>), ShardsError> {
+    let client_id = |_| config.client_id.clone();
+    spawn_fleet(log_dir, config, count, first_cpu, FleetShare { of: 1, client_id: &client_id })
+}
+
+/// The same for one of several fleets.
+///
+/// # Errors
+/// As [`spawn_shards`].
+pub fn spawn_fleet(
+    log_dir: &Path,
+    config: &MirrorConfig,
+    count: usize,
+    first_cpu: Option<usize>,
+    share: FleetShare<'_>,
+) -> Result<(ShardFleet, Vec<ControlEnd>), ShardsError> {
     let mode = append_mode(log_dir, config.append_direct)?;
     let reserve = disk_space(log_dir).map_err(ShardsError::Probe)?.free_bytes / 20;
-    let reserve = reserve.min(PREALLOCATE_BYTES_MAX) / u64::try_from(count).unwrap_or(1).max(1);
-    let open_files_max = open_files_each(raise_open_files(), count);
+    let shards = count.max(1).saturating_mul(share.of.max(1));
+    let reserve = reserve.min(PREALLOCATE_BYTES_MAX) / u64::try_from(shards).unwrap_or(u64::MAX);
+    let open_files_max = open_files_each(raise_open_files(), shards);
     let (mut threads, mut ends) = (Vec::new(), Vec::new());
     for index in 0..count {
         let (control, shard) = mailbox().map_err(ShardsError::Mailbox)?;
         let setup = ShardSetup {
-            config: ShardConfig { open_files_max, ..shard_config(config, mode, reserve) },
+            config: ShardConfig {
+                open_files_max,
+                client_id: (share.client_id)(index),
+                ..shard_config(config, mode, reserve)
+            },
             log_dir: log_dir.to_path_buf(),
             disk: disk_config(mode),
             sockets: SocketOptions {

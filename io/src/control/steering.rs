@@ -36,6 +36,8 @@ pub enum Order {
         local_epoch: LeaderEpoch,
         /// It was aligned just now: the first cut that the source asks for needs no permission.
         may_cut: bool,
+        /// `mirror.support.unclean.leader.election` of the topic: no cut needs one.
+        unclean: bool,
     },
     /// The destination's leader epoch has risen.
     SetLocalEpoch {

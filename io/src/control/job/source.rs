@@ -205,13 +205,14 @@ impl Job {
         let mut new_topics = BTreeSet::new();
         for change in refresh.changes {
             match change {
-                Change::NewPartition { topic, index, .. } => {
+                Change::NewPartition { topic, index, leader } => {
                     if index == 0 {
                         new_topics.insert(Arc::clone(&topic.name));
                     }
-                    // Its host says when.
                     if self.steered.is_none() {
                         self.add_copy(&topic, index);
+                    } else {
+                        self.source_tells(&topic, index, leader);
                     }
                 }
                 Change::NewLeader { partition, leader, epoch_rose } => {
@@ -393,7 +394,7 @@ impl Job {
                 copy.phase = Phase::Opens { how, due: now };
             }
             Want::Range => {
-                let may_cut = policy.unclean_leader_election || copy.may_cut;
+                let may_cut = policy.unclean_leader_election || copy.may_cut || copy.unclean;
                 let repair =
                     on_offsets(copy.ends, earliest, latest, policy, may_cut, copy.attempts);
                 let key = copy.key;
@@ -414,7 +415,8 @@ impl Job {
         let Phase::Asks { want: Want::EpochEnd(latest), asked: true, .. } = copy.phase else {
             return;
         };
-        let may_cut = allowed || copy.may_cut || matches!(copy.goal, Goal::Align(_));
+        let may_cut =
+            allowed || copy.may_cut || copy.unclean || matches!(copy.goal, Goal::Align(_));
         let repair = on_epoch_end(latest, answer, copy.ends, &copy.epochs, may_cut);
         // What is left after a cut is asked about again before it is followed.
         copy.epoch_checked = repair == Repair::Reopen;
@@ -456,7 +458,8 @@ impl Job {
 
     /// Whether the copy may be cut where the source's history differs.
     pub(super) fn may_cut(&self, key: PartitionKey) -> bool {
-        self.policy().unclean_leader_election || self.copies.get(key).is_some_and(|it| it.may_cut)
+        self.policy().unclean_leader_election
+            || self.copies.get(key).is_some_and(|it| it.may_cut || it.unclean)
     }
 
     /// The partition waits for an operator, or for its host to try again.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use heliostat_core::coordinator::LastMirrored;
-use heliostat_core::engine::message::{Command, PartitionKey};
+use heliostat_core::engine::message::{Command, Leader, PartitionKey};
 use heliostat_core::log::epoch_cache::EpochCache;
 use heliostat_core::log::partition::RecoveredLog;
 use heliostat_core::mirror::returned::{CopyEnds, Repair};
@@ -67,7 +67,9 @@ impl Job {
         match order {
             Order::Watch(topics) => self.watch(topics),
             Order::Align { at, last } => self.align(&at, last),
-            Order::Follow { at, local_epoch, may_cut } => self.follow(&at, local_epoch, may_cut),
+            Order::Follow { at, local_epoch, may_cut, unclean } => {
+                self.follow(&at, local_epoch, may_cut, unclean);
+            }
             Order::SetLocalEpoch { at, epoch } => self.set_local_epoch(&at, epoch),
             Order::Release { at } => self.release(&at),
             Order::Describe(reply) => {
@@ -87,8 +89,7 @@ impl Job {
             self.topics.forget(gone);
         }
         steered.watched = watched;
-        steered.local_ids =
-            topics.into_iter().map(|topic| (topic.name, topic.local_id)).collect();
+        steered.local_ids = topics.into_iter().map(|topic| (topic.name, topic.local_id)).collect();
         if is_new {
             self.refresh_soon();
         }
@@ -103,6 +104,8 @@ impl Job {
         copy.goal = goal;
         copy.topic_id = source_id.known().unwrap_or(copy.topic_id);
         (copy.attempts, copy.trouble, copy.told) = (0, None, false);
+        // What the source has by now is asked anew.
+        copy.target = None;
         Some(copy)
     }
 
@@ -123,11 +126,17 @@ impl Job {
         }
     }
 
-    fn follow(&mut self, at: &TopicPartition, local_epoch: LeaderEpoch, may_cut: bool) {
+    fn follow(
+        &mut self,
+        at: &TopicPartition,
+        local_epoch: LeaderEpoch,
+        may_cut: bool,
+        unclean: bool,
+    ) {
         let now = self.now();
         let Some(copy) = self.steer(at, Goal::Follow) else { return };
         copy.local_epoch = local_epoch;
-        copy.may_cut = may_cut;
+        (copy.may_cut, copy.unclean) = (may_cut, unclean);
         let key = copy.key;
         match &copy.phase {
             // It follows already; its host wants to hear so.
@@ -269,23 +278,20 @@ impl Job {
         let Some(steered) = &self.steered else { return };
         let refresh = self.topics.refresh(metadata, &steered.watched);
         let _ = steered.steering.happenings.send(Happening::Metadata(Box::new(metadata.clone())));
-        self.adopt_source_ids();
         self.take_refresh(refresh);
     }
 
-    /// Copies that were ordered before the source had told of their topic.
-    fn adopt_source_ids(&mut self) {
-        let missing = self.copies.values().filter(|copy| copy.topic_id == TopicId::NONE);
-        let missing: BTreeSet<_> = missing.map(|copy| Arc::clone(&copy.at.topic)).collect();
-        for topic in missing {
-            let known = self.topics.identity(&topic).filter(|topic| topic.id != TopicId::NONE);
-            if let Some(TopicIdentity { id, .. }) = known {
-                let keys: Vec<_> = self.by_name.of_topic(&topic).copied().collect();
-                for key in keys {
-                    let Some(copy) = self.copies.get_mut(key) else { continue };
-                    copy.topic_id = id;
-                }
-            }
+    /// The source tells of a partition for the first time; it may have been ordered before.
+    pub(super) fn source_tells(&mut self, topic: &TopicIdentity, index: i32, leader: Leader) {
+        let at = TopicPartition::new(Arc::clone(&topic.name), index);
+        let Some(copy) = self.by_name.get(&at).and_then(|key| self.copies.get_mut(*key)) else {
+            return;
+        };
+        copy.topic_id = topic.id;
+        let key = copy.key;
+        if let Some(shard) = copy.phase.shard() {
+            self.command(shard, Command::SetTopicIdentity { key, topic: topic.clone() });
+            self.command(shard, Command::SetLeader { key, leader });
         }
     }
 }

@@ -44,7 +44,7 @@ impl Steered {
 
     fn follow(&self, local_epoch: i32) {
         let local_epoch = LeaderEpoch(local_epoch);
-        self.order(Order::Follow { at: at(), local_epoch, may_cut: false });
+        self.order(Order::Follow { at: at(), local_epoch, may_cut: false, unclean: false });
     }
 
     /// What became of the partition next.
@@ -118,6 +118,41 @@ fn nothing_is_followed_without_an_order_and_what_is_released_is_left_alone() {
         let log_dir = job.stop().await;
         assert!(!dir.path().join(".kafka_cleanshutdown").exists(), "that is the host's to say");
         assert_eq!(log_dir.borrow().source_cluster(), None);
+    });
+}
+
+/// Whoever is ordered before the source has told of its topic learns of its leader then.
+#[test]
+fn a_partition_may_be_ordered_before_the_source_tells_of_it() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 1, 0, 9))]);
+        let log_dir = LogDir::open_host(dir.path(), BrokerId(7), None).unwrap();
+        let log_dir = Rc::new(RefCell::new(log_dir));
+        let (control, mut shard) = FakeShard::pair();
+        let (mut helm, steering) = steering();
+        let config = config(dir.path(), &source, &[]);
+        let spawn = |_: &JobConfig| Ok(vec![control]);
+        let (job, handle) = Job::steered(config, log_dir, steering, spawn).unwrap();
+        let job = tokio::task::spawn_local(job.run());
+        // The topic is not watched yet: a refresh says nothing of it.
+        assert!(matches!(helm.happenings.recv().await, Some(Happening::Metadata(_))));
+        let local_epoch = LeaderEpoch(5);
+        let follow = Order::Follow { at: at(), local_epoch, may_cut: false, unclean: false };
+        helm.orders.send(follow).unwrap();
+        assert!(matches!(shard.next().await, Seen::Added { .. }));
+        let local_id = TopicId(uuid::Uuid::from_u128(ID));
+        let topics = vec![WatchedTopic { name: Arc::from("t"), local_id }];
+        helm.orders.send(Order::Watch(topics)).unwrap();
+        let leads = |it: &Command| matches!(it, Command::SetLeader { leader, .. } if leader.broker == BrokerId(1));
+        shard.other(leads).await;
+        assert!(shard.others.iter().any(|it| {
+            matches!(it, Command::SetTopicIdentity { topic, .. } if topic.id == local_id)
+        }));
+        handle.cancel();
+        assert_eq!(shard.next().await, Seen::Stopped);
+        shard.stop();
+        job.await.unwrap().unwrap();
     });
 }
 

@@ -1,0 +1,265 @@
+//! The stop: what was mirrored last is stored, the leader epoch raised, open transactions aborted
+//! and producers forgotten, each durable before the next (KIP-1279, STOPPING). It needs nothing
+//! of the source. Every step may be repeated: the log and the state log say how far it got.
+//!
+//! The log itself was closed, and synced, when its shard gave it back.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use heliostat_core::coordinator::markers::StopMarkers;
+use heliostat_core::coordinator::partition::{Event, Failure, Run};
+use heliostat_core::coordinator::{LastMirrored, MirrorKey};
+use heliostat_core::log::cold_log::ColdLog;
+use heliostat_core::log::recovery::OpenOptions;
+use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicPartition};
+
+use super::HostError;
+use super::run::{Host, News};
+use crate::control::{Ends, now_ms};
+use crate::disk::FileStore;
+
+/// Logs that one thread looks at or writes to in a row: so many share its sync.
+const LOGS_PER_TASK: usize = 16;
+
+/// A partition whose log has been given back for its stop.
+#[derive(Clone, Debug)]
+pub(super) struct Stopping {
+    pub(super) key: MirrorKey,
+    pub(super) at: TopicPartition,
+    pub(super) run: Run,
+    /// Stored by an earlier try of this stop: what the log holds above is not the source's.
+    pub(super) last: Option<LastMirrored>,
+}
+
+/// A log as it was found: the last epoch and the end.
+#[derive(Clone, Debug)]
+pub(super) struct Inspected {
+    stop: Stopping,
+    outcome: Result<LastMirrored, Arc<str>>,
+}
+
+/// A log that has its markers: where it begins and ends.
+#[derive(Clone, Debug)]
+pub(super) struct Marked {
+    stop: Stopping,
+    outcome: Result<(Offset, Offset), Arc<str>>,
+}
+
+/// How the thread opens a log.
+#[derive(Debug)]
+struct Task {
+    stop: Stopping,
+    options: OpenOptions,
+}
+
+/// What the markers say.
+#[derive(Debug)]
+struct MarkTask {
+    task: Task,
+    last_epoch: LeaderEpoch,
+    leader_epoch: LeaderEpoch,
+    source_cluster_id: Arc<str>,
+}
+
+impl Host {
+    /// Looks at the logs that have been given back.
+    pub(super) fn inspect_stopping(&mut self) {
+        let all = std::mem::take(&mut self.to_inspect);
+        let tasks: Vec<_> = all.into_iter().map(|stop| self.task(stop)).collect();
+        self.in_parallel(tasks, |tasks, store| {
+            let inspect = |Task { stop, options }: Task| {
+                let outcome = inspect(store, &stop, &options);
+                Inspected { stop, outcome }
+            };
+            News::Inspected(tasks.into_iter().map(inspect).collect())
+        });
+    }
+
+    fn task(&self, stop: Stopping) -> Task {
+        let log = self.config.mirror.log;
+        let options = self.log_dir.borrow_mut().open_options(&stop.at, stop.key.topic, log, None);
+        Task { stop, options }
+    }
+
+    /// Divides tasks among threads that may block; each reports by itself.
+    fn in_parallel<T: Send + 'static>(
+        &self,
+        mut tasks: Vec<T>,
+        work: impl Fn(Vec<T>, &mut FileStore) -> News + Clone + Send + 'static,
+    ) {
+        let store = FileStore::new(&self.config.log_dir);
+        while !tasks.is_empty() {
+            let rest = tasks.split_off(tasks.len().min(LOGS_PER_TASK));
+            let some = std::mem::replace(&mut tasks, rest);
+            let (work, sender, mut store) = (work.clone(), self.news_sender.clone(), store.clone());
+            tokio::task::spawn_blocking(move || {
+                // A host that has gone repeats it at its next start.
+                let _ = sender.send(work(some, &mut store));
+            });
+        }
+    }
+
+    pub(super) async fn take_inspected(&mut self, all: Vec<Inspected>) -> Result<(), HostError> {
+        let mut stops = Vec::new();
+        let mut to_store = Vec::new();
+        for Inspected { stop, outcome } in all {
+            match outcome {
+                Ok(found) => {
+                    let last = last_mirrored(stop.last, found);
+                    // A log without epochs has no position that the other side could use.
+                    if last.epoch.known().is_some() && stop.last != Some(last) {
+                        to_store.push((stop.key.clone(), last));
+                    }
+                    stops.push((stop, last));
+                }
+                Err(reason) => self.stop_failed(&stop, reason),
+            }
+        }
+        let not_stored = self.store_last_mirrored(to_store).await;
+        super::fault::point("stop.position-stored");
+        let mut wanted = Vec::new();
+        for (stop, last) in &stops {
+            wanted.push((stop.key.topic, stop.at.partition, last.epoch));
+        }
+        let refused = self.raise(wanted).await?;
+        super::fault::point("stop.epoch-raised");
+        let mut tasks = Vec::new();
+        for (stop, last) in stops {
+            if not_stored.contains(&stop.key) {
+                let reason = "its last mirrored position could not be stored; check the disk";
+                self.stop_failed(&stop, Arc::from(reason));
+            } else if let Some(reason) = refused.get(&(stop.key.topic, stop.at.partition)) {
+                self.stop_failed(&stop, Arc::clone(reason));
+            } else {
+                tasks.push(self.mark_task(stop, last.epoch));
+            }
+        }
+        self.in_parallel(tasks, |tasks, store| {
+            let mark = |task: MarkTask| {
+                let outcome = mark(store, &task);
+                Marked { stop: task.task.stop, outcome }
+            };
+            News::Marked(tasks.into_iter().map(mark).collect())
+        });
+        Ok(())
+    }
+
+    fn mark_task(&self, stop: Stopping, last_epoch: LeaderEpoch) -> MarkTask {
+        let leader_epoch = self.local_epoch(&stop.at);
+        let source = self
+            .image()
+            .config(
+                heliostat_core::metadata::image::ResourceType::MIRROR,
+                &stop.key.mirror,
+                heliostat_core::config::MIRROR_SOURCE_CLUSTER_ID,
+            )
+            .unwrap_or_default();
+        let source_cluster_id = Arc::from(source);
+        MarkTask { task: self.task(stop), last_epoch, leader_epoch, source_cluster_id }
+    }
+
+    pub(super) fn take_marked(&mut self, all: Vec<Marked>) {
+        super::fault::point("stop.marked");
+        let mut failed = BTreeSet::new();
+        for Marked { stop, outcome } in all {
+            match outcome {
+                Ok((log_start, log_end)) => {
+                    let ends = Ends { log_start, recovery_point: log_end, high_watermark: log_end };
+                    self.log_dir.borrow_mut().closed(&stop.at, ends);
+                    self.report(&stop.key, Event::Finished, stop.run);
+                }
+                Err(reason) => {
+                    self.log_dir.borrow_mut().distrust(&stop.at);
+                    if failed.insert(stop.key.clone()) {
+                        self.stop_failed(&stop, reason);
+                    }
+                }
+            }
+        }
+    }
+
+    fn stop_failed(&mut self, stop: &Stopping, reason: Arc<str>) {
+        let failure = Failure { reason, retryable: true };
+        self.report(&stop.key, |run| Event::Failed(run, failure), stop.run);
+    }
+}
+
+/// Where mirroring ended. What an earlier try of the stop has stored holds, unless the log was
+/// cut further since: by an alignment that the stop ended.
+fn last_mirrored(stored: Option<LastMirrored>, found: LastMirrored) -> LastMirrored {
+    match stored {
+        None => found,
+        Some(stored) if found.offset < stored.offset => {
+            LastMirrored { epoch: stored.epoch.min(found.epoch), offset: found.offset }
+        }
+        Some(stored) => stored,
+    }
+}
+
+fn inspect(
+    store: &mut FileStore,
+    stop: &Stopping,
+    options: &OpenOptions,
+) -> Result<LastMirrored, Arc<str>> {
+    let (log, _) = ColdLog::open(store, &stop.at.to_string(), options).map_err(text)?;
+    let epoch = log.epochs().latest().map_or(LeaderEpoch::NONE, |entry| entry.epoch);
+    Ok(LastMirrored { epoch, offset: log.log_end() })
+}
+
+fn mark(store: &mut FileStore, task: &MarkTask) -> Result<(Offset, Offset), Arc<str>> {
+    let MarkTask { task, last_epoch, leader_epoch, source_cluster_id } = task;
+    let dir = task.stop.at.to_string();
+    let (mut log, _) = ColdLog::open(store, &dir, &task.options).map_err(text)?;
+    let markers = StopMarkers {
+        last_mirrored: *last_epoch,
+        leader_epoch: *leader_epoch,
+        source_cluster_id,
+        timestamp: TimestampMs(now_ms()),
+    };
+    let from = markers.written_from(log.epochs(), log.log_end());
+    let mut has_reset = false;
+    let mut see = |meta: &heliostat_core::records::BatchMeta, _: &[u8]| {
+        has_reset |= markers.is_reset(meta);
+        if has_reset { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    if from < log.log_end() {
+        log.read(store, from, &mut see).map_err(text)?;
+    }
+    let missing = markers.missing(log.log_end(), log.producers(), has_reset).map_err(text)?;
+    for batch in missing {
+        log.append(store, &batch).map_err(text)?;
+        super::fault::point("stop.marker-written");
+    }
+    Ok((log.log_start(), log.log_end()))
+}
+
+fn text(error: impl std::error::Error) -> Arc<str> {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    Arc::from(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(epoch: i32, offset: i64) -> LastMirrored {
+        LastMirrored { epoch: LeaderEpoch(epoch), offset: Offset(offset) }
+    }
+
+    /// After a crash behind the markers the log ends with our own epoch, which is no mirrored one.
+    #[test]
+    fn the_position_of_a_stop_that_was_interrupted_holds() {
+        assert_eq!(last_mirrored(None, at(1, 6)), at(1, 6));
+        assert_eq!(last_mirrored(Some(at(1, 6)), at(11, 7)), at(1, 6));
+        assert_eq!(last_mirrored(Some(at(1, 6)), at(1, 6)), at(1, 6));
+        assert_eq!(last_mirrored(Some(at(5, 60)), at(3, 40)), at(3, 40), "it was aligned since");
+        assert_eq!(last_mirrored(Some(at(5, 60)), at(12, 41)), at(5, 41));
+    }
+}

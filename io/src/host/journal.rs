@@ -1,0 +1,143 @@
+//! What the host has decided, durable: the metadata log and the state log, written by a thread
+//! beside the control thread, one write at a time.
+
+use std::path::Path;
+
+use heliostat_core::coordinator::StateRecord;
+use heliostat_core::coordinator::state_log::{
+    AppendAs, Replayed, StateAppendError, StateLog, StateLogOptions,
+};
+use heliostat_core::metadata::image::MetadataImage;
+use heliostat_core::metadata::log::{
+    MetadataLog, MetadataLogError, MetadataLogOptions, MetadataOpenReport,
+};
+use heliostat_core::metadata::record::MetadataRecord;
+use heliostat_core::types::{Offset, TimestampMs};
+
+use super::HostError;
+use crate::control::now_ms;
+use crate::disk::FileStore;
+
+/// Both logs. They are lent to the thread that writes, and come back with it.
+#[derive(Debug)]
+pub(super) struct Journal {
+    logs: Option<Box<Logs>>,
+}
+
+#[derive(Debug)]
+struct Logs {
+    store: FileStore,
+    metadata: MetadataLog,
+    states: StateLog,
+}
+
+impl Journal {
+    /// Opens both, and reads all of them.
+    ///
+    /// # Errors
+    /// [`HostError`] with the offset and the record that stands in the way.
+    pub(super) fn open(
+        log_dir: &Path,
+        metadata: &MetadataLogOptions,
+        states: StateLogOptions,
+    ) -> Result<(Self, MetadataOpenReport, Replayed), HostError> {
+        let mut store = FileStore::new(log_dir);
+        let (metadata, report) = MetadataLog::open(&mut store, metadata)?;
+        let (states, replayed) = StateLog::open(&mut store, states)?;
+        let logs = Some(Box::new(Logs { store, metadata, states }));
+        Ok((Self { logs }, report, replayed))
+    }
+
+    fn logs(&self) -> &Logs {
+        self.logs.as_ref().unwrap_or_else(|| unreachable!("a write is awaited where it is begun"))
+    }
+
+    /// Brokers, topics, configs, as they are durable.
+    pub(super) fn image(&self) -> &MetadataImage {
+        self.logs().metadata.image()
+    }
+
+    /// End of the metadata log, exclusive.
+    pub(super) fn metadata_end(&self) -> Offset {
+        self.logs().metadata.log_end()
+    }
+
+    /// The partition of `__mirror_state` that has a key, of how many.
+    pub(super) fn states(&self) -> &StateLog {
+        &self.logs().states
+    }
+
+    /// Makes the records of one decision durable, all or none.
+    ///
+    /// # Errors
+    /// [`MetadataLogError`]: nothing of it holds. The log may have to be opened again.
+    pub(super) async fn decide(
+        &mut self,
+        records: Vec<MetadataRecord>,
+    ) -> Result<(), MetadataLogError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.lend(move |logs| {
+            let now = TimestampMs(now_ms());
+            logs.metadata.append(&mut logs.store, &records, now)?;
+            if let Err(error) = logs.metadata.maintain(&mut logs.store) {
+                // The log goes on without; it is tried again with the next record.
+                tracing::warn!("snapshot of the metadata log: {error}");
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Makes states durable.
+    ///
+    /// # Errors
+    /// [`StateAppendError`]: which of them are not known to be.
+    pub(super) async fn store(
+        &mut self,
+        records: Vec<StateRecord>,
+    ) -> Result<(), StateAppendError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.lend(move |logs| {
+            let with =
+                AppendAs { timestamp: TimestampMs(now_ms()), leader_epoch: logs.metadata.epoch() };
+            logs.states.append(&mut logs.store, &records, with)?;
+            loop {
+                match logs.states.compact_due(&mut logs.store) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return Ok(()),
+                    Err(error) => {
+                        tracing::warn!("compaction of __mirror_state: {error}");
+                        return Ok(());
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    /// Runs `write` on a thread that may block.
+    async fn lend<T: Send + 'static>(
+        &mut self,
+        write: impl FnOnce(&mut Logs) -> T + Send + 'static,
+    ) -> T {
+        let Some(mut logs) = self.logs.take() else {
+            unreachable!("a write is awaited where it is begun")
+        };
+        let lent = tokio::task::spawn_blocking(move || {
+            let outcome = write(&mut logs);
+            (logs, outcome)
+        });
+        match lent.await {
+            Ok((logs, outcome)) => {
+                self.logs = Some(logs);
+                outcome
+            }
+            // A bug in the logs: nothing more may be decided.
+            Err(bug) => std::panic::resume_unwind(bug.into_panic()),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A mirror is made: its source is asked who it is first.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use heliostat_core::config::{AdminConfig, MIRROR_SOURCE_CLUSTER_ID, MirrorLevelConfig};
+use heliostat_core::metadata::controller::{Refusal as Refused, create_mirror};
+use heliostat_core::protocol::ErrorCode;
+use heliostat_core::protocol::mirror::{
+    ClusterMirrorConfig, ClusterMirrorResponse, CreateClusterMirrorRequest,
+};
+
+use super::super::HostError;
+use super::super::run::{Host, News};
+use super::{Ready, named, of_mirror};
+use crate::admin::AdminClient;
+use crate::listener::control::{ControlReply, ControlResponse};
+use crate::source_client::HostPort;
+
+fn refused(code: ErrorCode, message: impl Into<String>) -> Refused {
+    Refused { code, message: message.into() }
+}
+
+impl Host {
+    /// Asks the source of a mirror that is to be made for its cluster ID.
+    pub(super) fn resolve_source(
+        &mut self,
+        asked: CreateClusterMirrorRequest,
+        reply: ControlReply,
+    ) {
+        let known = self.image().has_mirror(&asked.mirror_name);
+        let level = match self.checked(&asked) {
+            Ok(level) if !known => level,
+            outcome => {
+                // The controller names a mirror that is there already, and everything else.
+                let outcome = outcome.and_then(|_| create_mirror(self.image(), &asked).map(drop));
+                reply.answer(ControlResponse::CreateClusterMirror(of_mirror(outcome)));
+                return;
+            }
+        };
+        let mut client = self.source_admin(&asked.mirror_name, &level);
+        let sender = self.news_sender.clone();
+        tokio::task::spawn_local(async move {
+            let resolved = client.metadata(Some(&[])).await;
+            let resolved =
+                resolved.map(|metadata| metadata.cluster_id).map_err(|error| error.to_string());
+            let _ = sender.send(News::Ready(Box::new(Ready::Create(asked, reply, resolved))));
+        });
+    }
+
+    /// The configs of a mirror that is to be made.
+    fn checked(&self, asked: &CreateClusterMirrorRequest) -> Result<MirrorLevelConfig, Refused> {
+        let pairs = asked.config.iter().filter_map(|it| Some((it.name.clone(), it.value.clone()?)));
+        let pairs: BTreeMap<String, String> = pairs.collect();
+        if pairs.get("bootstrap.servers").is_none_or(|servers| servers.trim().is_empty()) {
+            let message = "bootstrap.servers is missing: name brokers of the source";
+            return Err(refused(ErrorCode::INVALID_REQUEST, message));
+        }
+        MirrorLevelConfig::from_pairs(&self.config.mirror_defaults, pairs)
+            .map_err(|error| refused(ErrorCode::INVALID_CONFIG, error.to_string()))
+    }
+
+    /// A client of a mirror's source.
+    pub(in crate::host) fn source_admin(
+        &self,
+        mirror: &str,
+        level: &MirrorLevelConfig,
+    ) -> AdminClient {
+        let source = &level.source;
+        let servers = source.bootstrap_servers.iter();
+        let config = AdminConfig {
+            client_id: format!("mirror-src-admin-{mirror}-{}", self.config.node_id),
+            request_timeout: source.request_timeout.min(super::super::SOURCE_ANSWERS_WITHIN),
+            api_timeout: super::super::SOURCE_ANSWERS_WITHIN,
+            connection_setup_timeout: source.connection_setup_timeout,
+        };
+        let servers = servers.filter_map(|server| HostPort::from_str(server).ok()).collect();
+        AdminClient::new(servers, config)
+    }
+
+    pub(super) async fn create_mirror(
+        &mut self,
+        mut asked: CreateClusterMirrorRequest,
+        resolved: Result<Option<String>, String>,
+    ) -> Result<ClusterMirrorResponse, HostError> {
+        let mirror = asked.mirror_name.clone();
+        if let Err(refused) = self.identify(&mut asked, resolved) {
+            return Ok(of_mirror(Err(refused)));
+        }
+        let decision = match create_mirror(self.image(), &asked) {
+            Ok(decision) => decision,
+            Err(refused) => return Ok(of_mirror(Err(refused))),
+        };
+        self.journal.decide(decision.records).await?;
+        let name = named(&mirror);
+        self.start_link(&name);
+        self.watch_topics(&mirror);
+        self.apply_throttle();
+        Ok(of_mirror(Ok(())))
+    }
+
+    /// Puts the source's cluster ID among the configs. What the client put there is checked.
+    fn identify(
+        &self,
+        asked: &mut CreateClusterMirrorRequest,
+        resolved: Result<Option<String>, String>,
+    ) -> Result<(), Refused> {
+        let found = resolved.map_err(|reason| {
+            let message = format!("the source cannot be asked for its cluster ID: {reason}");
+            refused(ErrorCode::INVALID_REQUEST, message)
+        })?;
+        let found = found.ok_or_else(|| {
+            let message = "the source tells no cluster ID; Kafka 0.10.1 and newer have one";
+            refused(ErrorCode::INVALID_REQUEST, message)
+        })?;
+        if self.log_dir.borrow().cluster_id() == Some(found.as_str()) {
+            let message = format!("cluster {found} is this one: a mirror of itself has no source");
+            return Err(refused(ErrorCode::INVALID_REQUEST, message));
+        }
+        let given = asked.config.iter().find(|it| it.name == MIRROR_SOURCE_CLUSTER_ID);
+        match given.and_then(|it| it.value.as_deref()) {
+            Some(given) if given != found => {
+                let message = format!(
+                    "{MIRROR_SOURCE_CLUSTER_ID} is {given}, but cluster {found} answers; correct \
+                     either, or leave it out"
+                );
+                Err(refused(ErrorCode::INVALID_CONFIG, message))
+            }
+            _ => {
+                asked.config.retain(|it| it.name != MIRROR_SOURCE_CLUSTER_ID);
+                asked.config.push(ClusterMirrorConfig {
+                    name: MIRROR_SOURCE_CLUSTER_ID.to_owned(),
+                    value: Some(found),
+                });
+                Ok(())
+            }
+        }
+    }
+}

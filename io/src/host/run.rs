@@ -1,0 +1,376 @@
+//! The host and its loop: news in, decisions of the coordinator and the controller, then writes,
+//! orders and answers out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use heliostat_core::config::ServerConfig;
+use heliostat_core::coordinator::partition::{Event, Run, Stored};
+use heliostat_core::coordinator::state_log::StateAppendError;
+use heliostat_core::coordinator::{DesiredState, LastMirrored, MirrorKey, Mirrors, StateRecord};
+use heliostat_core::metadata::image::MetadataImage;
+use heliostat_core::time::Tick;
+use heliostat_core::types::{LeaderEpoch, TopicPartition};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::HostError;
+use super::align::LookedUp;
+use super::failover::{Inspected, Marked, Stopping};
+use super::journal::Journal;
+use super::link::Link;
+use crate::control::steering::Happening;
+use crate::control::{CancelHandle, CancelWatch, JobError, JobReport, SharedLogDir};
+use crate::listener::Listener;
+use crate::listener::control::{ControlCall, ControlCalls, FeatureLevels};
+
+/// How a host ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostReport {
+    /// The next start finds a clean stop. Otherwise it recovers; nothing is lost.
+    pub clean: bool,
+    /// What went wrong in shards.
+    pub shard_errors: Vec<String>,
+}
+
+/// Steers a host from any thread.
+#[derive(Clone, Debug)]
+pub struct HostHandle {
+    pub(super) cancel: CancelHandle,
+    pub(super) address: SocketAddr,
+}
+
+impl HostHandle {
+    /// The first call asks for a clean stop, a second one gives that up.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Where the listener is; the real port if 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// What the host's tasks and threads report.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A mirror's job says so.
+    Happened { mirror: Arc<str>, generation: u64, happening: Happening },
+    /// A mirror's job has ended.
+    JobEnded { mirror: Arc<str>, generation: u64, outcome: Result<JobReport, JobError> },
+    /// Sources were asked where the common ends are.
+    LookedUp { mirror: Arc<str>, generation: u64, outcome: LookedUp },
+    /// Logs of partitions that are being stopped were looked at.
+    Inspected(Vec<Inspected>),
+    /// They have their markers.
+    Marked(Vec<Marked>),
+    /// A request has what it waited for.
+    Ready(Box<super::requests::Ready>),
+}
+
+/// One mirroring host. [`Host::run`] is its whole life.
+pub struct Host {
+    pub(super) config: ServerConfig,
+    pub(super) log_dir: SharedLogDir,
+    pub(super) journal: Journal,
+    pub(super) mirrors: Mirrors,
+    pub(super) links: BTreeMap<Arc<str>, Link>,
+    /// Of the next job.
+    pub(super) next_generation: u64,
+    /// Partitions whose logs have been given back for a stop, and those that are to be marked.
+    pub(super) to_inspect: Vec<Stopping>,
+    /// Partitions that were aligned just now: the first cut needs no permission.
+    pub(super) aligned: BTreeSet<MirrorKey>,
+    /// Partitions that mirror again: what their last stop has left counts no more.
+    pub(super) outdated: Vec<MirrorKey>,
+    pub(super) features: Arc<FeatureLevels>,
+    pub(super) listener: Listener,
+    pub(super) calls: ControlCalls,
+    pub(super) news: mpsc::UnboundedReceiver<News>,
+    pub(super) news_sender: mpsc::UnboundedSender<News>,
+    pub(super) cancel: CancelWatch,
+    pub(super) origin: Instant,
+    pub(super) shard_errors: Vec<String>,
+    pub(super) checkpoint_due: Tick,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("log_dir", &self.config.log_dir).finish_non_exhaustive()
+    }
+}
+
+enum Next {
+    Cancelled,
+    News(News),
+    Call(Option<ControlCall>),
+    Timer,
+}
+
+impl Host {
+    /// Mirrors and answers until it is told to stop. Within a `tokio::task::LocalSet`.
+    ///
+    /// # Errors
+    /// [`HostError`] if what was decided cannot be written any more; the next start goes on from
+    /// what is durable.
+    pub async fn run(mut self) -> Result<HostReport, HostError> {
+        let outcome = self.work().await;
+        let report = self.close().await;
+        outcome.map(|()| report)
+    }
+
+    async fn work(&mut self) -> Result<(), HostError> {
+        loop {
+            self.settle().await?;
+            match self.next().await {
+                Next::Cancelled => return Ok(()),
+                Next::News(first) => {
+                    // Very many come at once, and their states are stored together.
+                    let mut next = Some(first);
+                    while let Some(news) = next {
+                        self.take_news(news).await?;
+                        next = self.news.try_recv().ok();
+                    }
+                }
+                Next::Call(Some(call)) => self.take_call(call).await?,
+                // All listeners are gone: nobody can ask any more, and mirroring goes on.
+                Next::Call(None) | Next::Timer => {}
+            }
+            let now = self.now();
+            self.mirrors.wake(now, random);
+            if now >= self.checkpoint_due {
+                self.write_checkpoints();
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Next {
+        let due = self.mirrors.next_wake().min(self.checkpoint_due);
+        let deadline = self.origin + due.since(Tick::ZERO);
+        tokio::select! {
+            biased;
+            _ = self.cancel.changed() => Next::Cancelled,
+            Some(news) = self.news.recv() => Next::News(news),
+            call = self.calls.next() => Next::Call(call),
+            () = tokio::time::sleep_until(deadline) => Next::Timer,
+        }
+    }
+
+    async fn take_news(&mut self, news: News) -> Result<(), HostError> {
+        match news {
+            News::Happened { mirror, generation, happening } => {
+                if !self.is_current(&mirror, generation) {
+                    return Ok(());
+                }
+                match happening {
+                    Happening::Metadata(metadata) => self.take_metadata(&mirror, metadata).await,
+                    Happening::Of(at, outcome) => {
+                        self.take_outcome(&mirror, &at, outcome);
+                        Ok(())
+                    }
+                }
+            }
+            News::JobEnded { mirror, generation, outcome } => {
+                self.job_ended(&mirror, generation, outcome);
+                Ok(())
+            }
+            News::LookedUp { mirror, generation, outcome } => {
+                if self.is_current(&mirror, generation) {
+                    self.take_looked_up(&mirror, outcome);
+                }
+                Ok(())
+            }
+            News::Inspected(all) => self.take_inspected(all).await,
+            News::Marked(all) => {
+                self.take_marked(all);
+                Ok(())
+            }
+            News::Ready(ready) => self.take_ready(*ready).await,
+        }
+    }
+
+    pub(super) fn is_current(&self, mirror: &str, generation: u64) -> bool {
+        self.links.get(mirror).is_some_and(|link| link.generation == generation)
+    }
+
+    /// Stores what is to be stored and begins what follows, until nothing does.
+    pub(super) async fn settle(&mut self) -> Result<(), HostError> {
+        loop {
+            let states = self.mirrors.take_to_store();
+            let had_states = !states.is_empty();
+            if had_states {
+                self.store_states(states).await;
+            }
+            let steps = self.mirrors.take_steps();
+            if !had_states && steps.is_empty() {
+                break;
+            }
+            self.carry_out(steps).await?;
+        }
+        self.inspect_stopping();
+        Ok(())
+    }
+
+    async fn store_states(&mut self, states: Vec<(MirrorKey, Stored)>) {
+        let now = self.now();
+        let record = |(key, stored): &(MirrorKey, Stored)| {
+            StateRecord::Partition(key.clone(), Some(stored.clone()))
+        };
+        let mut records: Vec<_> = states.iter().map(record).collect();
+        // Behind the states: a state of mirroring with such a position is mended at the start, an
+        // alignment that has lost it would begin anew.
+        let outdated = std::mem::take(&mut self.outdated);
+        records.extend(outdated.iter().map(|key| StateRecord::LastMirrored(key.clone(), None)));
+        let outcome = self.journal.store(records).await;
+        for key in outdated {
+            self.mirrors.restore(StateRecord::LastMirrored(key, None));
+        }
+        let failed: BTreeSet<usize> = match &outcome {
+            Ok(()) => BTreeSet::new(),
+            Err(error) => {
+                tracing::warn!("states are stored again: {error}");
+                not_durable(error, states.len())
+            }
+        };
+        for (index, (key, stored)) in states.into_iter().enumerate() {
+            let event = if failed.contains(&index) {
+                Event::NotStored
+            } else {
+                tracing::debug!(mirror = &*key.mirror, partition = key.partition, state = %stored.state, "state");
+                Event::Stored
+            };
+            self.mirrors.tell(&key, event, now, random());
+        }
+    }
+
+    /// Makes what a stop has left durable, for those of whom nothing is.
+    pub(super) async fn store_last_mirrored(
+        &mut self,
+        all: Vec<(MirrorKey, LastMirrored)>,
+    ) -> BTreeSet<MirrorKey> {
+        let record = |(key, last): &(MirrorKey, LastMirrored)| {
+            StateRecord::LastMirrored(key.clone(), Some(*last))
+        };
+        let records: Vec<_> = all.iter().map(record).collect();
+        let failed = match self.journal.store(records).await {
+            Ok(()) => BTreeSet::new(),
+            Err(error) => {
+                tracing::warn!("last mirrored positions: {error}");
+                not_durable(&error, all.len())
+            }
+        };
+        let mut not_stored = BTreeSet::new();
+        for (index, (key, last)) in all.into_iter().enumerate() {
+            if failed.contains(&index) {
+                not_stored.insert(key);
+            } else {
+                self.mirrors.set_last_mirrored(key, last);
+            }
+        }
+        not_stored
+    }
+
+    /// Tells every partition of a topic what is wanted of it.
+    pub(super) fn want(&mut self, topic: &str) {
+        let now = self.now();
+        let image = self.journal.image();
+        let Some(link) = image.mirror_of(topic) else { return };
+        let (mirror, desired): (Arc<str>, DesiredState) = (Arc::from(link.mirror), link.desired);
+        let Some(known) = image.topic(topic) else { return };
+        let (id, epochs): (_, Vec<LeaderEpoch>) =
+            (known.id, known.partitions.iter().map(|it| it.leader_epoch).collect());
+        for (partition, epoch) in (0..).zip(epochs) {
+            let key = MirrorKey { mirror: Arc::clone(&mirror), topic: id, partition };
+            self.mirrors.wanted(&key, desired, now, random());
+            self.mirrors.set_leader_epoch(&key, epoch);
+        }
+    }
+
+    /// Ends all jobs, then the log dir.
+    async fn close(mut self) -> HostReport {
+        for link in self.links.values_mut() {
+            link.end();
+        }
+        while !self.links.is_empty() {
+            // The second signal gives up what is not closed yet.
+            let is_abort = self.cancel.is_abort();
+            if is_abort {
+                return HostReport { clean: false, shard_errors: self.shard_errors };
+            }
+            tokio::select! {
+                biased;
+                _ = self.cancel.changed() => {
+                    for link in self.links.values() {
+                        link.handle.cancel();
+                    }
+                }
+                Some(news) = self.news.recv() => {
+                    if let News::JobEnded { mirror, generation, outcome } = news
+                        && self.is_current(&mirror, generation)
+                    {
+                        self.collect(&mirror, outcome);
+                        self.links.remove(&mirror);
+                    }
+                }
+            }
+        }
+        self.write_checkpoints();
+        let log = self.config.mirror.log;
+        let finished = self.log_dir.borrow_mut().finish(log);
+        if let Err(error) = &finished {
+            tracing::warn!("no clean stop: {error}; the next start recovers");
+        }
+        let clean = finished.is_ok() && self.shard_errors.is_empty();
+        let shard_errors = std::mem::take(&mut self.shard_errors);
+        self.listener.stop();
+        HostReport { clean, shard_errors }
+    }
+
+    /// Joins the shards of a job that has ended, and keeps what went wrong.
+    pub(super) fn collect(&mut self, mirror: &str, outcome: Result<JobReport, JobError>) {
+        if let Err(error) = outcome {
+            self.shard_errors.push(format!("mirror {mirror}: {error}"));
+        }
+        if let Some(fleet) = self.links.get_mut(mirror).and_then(|link| link.fleet.take()) {
+            let errors = fleet.join().into_iter();
+            self.shard_errors.extend(errors.map(|error| format!("mirror {mirror}: {error}")));
+        }
+    }
+
+    /// Brokers, topics, configs.
+    pub(super) fn image(&self) -> &MetadataImage {
+        self.journal.image()
+    }
+
+    pub(super) fn now(&self) -> Tick {
+        Tick::ZERO.after(self.origin.elapsed())
+    }
+
+    /// Tells the partition of a run what has become of it; nothing is under way afterwards.
+    pub(super) fn report(&mut self, key: &MirrorKey, event: impl FnOnce(Run) -> Event, run: Run) {
+        let now = self.now();
+        self.mirrors.tell(key, event(run), now, random());
+    }
+
+    /// Where a key's partition is, while its topic is there.
+    pub(super) fn place(&self, key: &MirrorKey) -> Option<TopicPartition> {
+        let topic = self.image().topic_by_id(key.topic)?;
+        Some(TopicPartition::new(Arc::clone(&topic.name), key.partition))
+    }
+}
+
+/// Which of so many records are not known to be durable.
+fn not_durable(error: &StateAppendError, count: usize) -> BTreeSet<usize> {
+    match error {
+        StateAppendError::NotDurable { not_durable, .. } => not_durable.iter().copied().collect(),
+        // Nothing was written.
+        _ => (0..count).collect(),
+    }
+}
+
+/// Random enough for back-offs.
+pub(super) fn random() -> u64 {
+    crate::control::random()
+}

@@ -1,0 +1,314 @@
+//! How a host starts.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use heliostat_core::config::{ListenAddress, MirrorLevelConfig, ServerConfig};
+use heliostat_core::coordinator::state_log::{MIRROR_STATE_TOPIC, StateLogOptions, tombstones};
+use heliostat_core::coordinator::{MirrorKey, MirrorState, Mirrors, StateRecord};
+use heliostat_core::metadata::controller::{
+    BrokerRegistration, Decision, bootstrap, new_epochs_at_start, register_broker,
+};
+use heliostat_core::metadata::image::{MIRROR_VERSION, ResourceType};
+use heliostat_core::metadata::log::{MetadataLogLimits, MetadataLogOptions};
+use heliostat_core::metadata::record::BrokerEndpoint;
+use heliostat_core::time::Tick;
+use heliostat_core::types::{Offset, TimestampMs, TopicPartition};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::HostError;
+use super::journal::Journal;
+use super::link::{Link, LinkHost};
+use super::run::{Host, HostHandle};
+use crate::control::{Ends, LogDir, cancellation, now_ms};
+use crate::listener::control::{ControlLimits, FeatureLevels, control_port};
+use crate::listener::{Listener, ListenerConfig};
+
+/// The metadata version that a new cluster begins with: 4.0-IV3, whose records are written.
+const METADATA_VERSION_FIRST: i16 = 25;
+/// Time between two sets of checkpoints.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
+/// Longest wait of a client for the control thread.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// `__cluster_metadata-0` among the checkpoints.
+const METADATA_TOPIC: &str = "__cluster_metadata";
+
+impl Host {
+    /// Opens log dir and logs, starts the listener and a job for each mirror, and goes on with
+    /// every partition where it was. Within a `tokio::task::LocalSet`.
+    ///
+    /// # Errors
+    /// [`HostError`] with the remedy.
+    pub async fn start(config: ServerConfig) -> Result<(Self, HostHandle), HostError> {
+        let cluster = config.cluster_id.as_deref();
+        let log_dir = LogDir::open_host(&config.log_dir, config.node_id, cluster)?;
+        let (mut journal, replayed) = open_journal(&config, &log_dir)?;
+        let log_dir = Rc::new(RefCell::new(log_dir));
+        let mut mirrors = Mirrors::new(config.retry);
+        for (key, stored) in replayed.states {
+            mirrors.restore(StateRecord::Partition(key, Some(stored)));
+        }
+        for (key, last) in replayed.last_mirrored {
+            mirrors.restore(StateRecord::LastMirrored(key, Some(last)));
+        }
+        let is_new = journal.image().brokers().next().is_none();
+        decide(&mut journal, |image| bootstrap(image, METADATA_VERSION_FIRST)).await?;
+        if is_new {
+            let update = heliostat_core::metadata::controller::FeatureUpdate {
+                name: MIRROR_VERSION.to_owned(),
+                level: 1,
+                allow_downgrade: false,
+            };
+            let on =
+                |image: &_| heliostat_core::metadata::controller::update_feature(image, &update);
+            decide(&mut journal, on).await?;
+        }
+        let level = journal.image().feature(MIRROR_VERSION);
+        let features = Arc::new(FeatureLevels::new(level, journal.metadata_end().0));
+        let limits = ControlLimits {
+            queued_requests_max: usize::try_from(config.limits.queued_requests_max)
+                .unwrap_or(usize::MAX),
+            request_timeout: REQUEST_TIMEOUT,
+        };
+        let (port, calls) = control_port(limits, Arc::clone(&features));
+        let listener = Listener::start_control(listener_config(&config)?, port)?;
+        let advertised = advertised(&config, listener.address());
+        let registration = BrokerRegistration {
+            node: config.node_id,
+            incarnation: Uuid::new_v4(),
+            epoch: journal.metadata_end().0,
+            end_points: vec![BrokerEndpoint {
+                name: "PLAINTEXT".to_owned(),
+                host: advertised.0,
+                port: advertised.1,
+                security_protocol: 0,
+            }],
+            features: Vec::new(),
+            rack: None,
+            log_dirs: Vec::new(),
+        };
+        decide(&mut journal, |image| register_broker(image, &registration)).await?;
+        // Before anything can be appended: a lost tail is told from what replaces it.
+        decide(&mut journal, new_epochs_at_start).await?;
+        let (news_sender, news) = mpsc::unbounded_channel();
+        let (canceller, cancel) = cancellation();
+        let handle = HostHandle { cancel: canceller, address: listener.address() };
+        let mut host = Self {
+            config,
+            log_dir,
+            journal,
+            mirrors,
+            links: BTreeMap::new(),
+            next_generation: 0,
+            to_inspect: Vec::new(),
+            aligned: BTreeSet::new(),
+            outdated: Vec::new(),
+            features,
+            listener,
+            calls,
+            news,
+            news_sender,
+            cancel,
+            origin: Instant::now(),
+            shard_errors: Vec::new(),
+            checkpoint_due: Tick::ZERO,
+        };
+        host.forget_deleted().await;
+        host.forget_outdated().await;
+        let names: Vec<Arc<str>> = host.image().mirrors().map(Arc::from).collect();
+        for mirror in names {
+            host.start_link(&mirror);
+            host.watch_topics(&mirror);
+        }
+        let topics: Vec<Arc<str>> =
+            host.image().topics().map(|topic| Arc::clone(&topic.name)).collect();
+        for topic in topics {
+            host.want(&topic);
+        }
+        Ok((host, handle))
+    }
+
+    /// Writes the tombstones that a crash kept from being written when a mirror was deleted.
+    async fn forget_deleted(&mut self) {
+        let image = self.image();
+        let gone = |key: &&MirrorKey| {
+            !image.has_mirror(&key.mirror) || image.topic_by_id(key.topic).is_none()
+        };
+        let gone: Vec<MirrorKey> =
+            self.mirrors.iter().map(|(key, _)| key).filter(gone).cloned().collect();
+        let records = gone.iter().flat_map(tombstones).collect();
+        if let Err(error) = self.journal.store(records).await {
+            tracing::warn!("states of deleted mirrors: {error}; tried again at the next start");
+        }
+        for key in gone {
+            let _ = self.mirrors.forget(&key);
+        }
+    }
+
+    /// The position of a stop counts until the partition mirrors again. A crash may have come
+    /// between that state and the position's tombstone.
+    async fn forget_outdated(&mut self) {
+        let mirrors = |state| {
+            use MirrorState as Is;
+            matches!(state, Is::Mirroring | Is::EpochFencing | Is::Pausing | Is::Paused)
+        };
+        let outdated: Vec<MirrorKey> = self
+            .mirrors
+            .iter()
+            .filter(|(_, mirror)| mirrors(mirror.state()))
+            .map(|(key, _)| key)
+            .filter(|key| self.mirrors.last_mirrored(key).is_some())
+            .cloned()
+            .collect();
+        let tombstone = |key: &MirrorKey| StateRecord::LastMirrored(key.clone(), None);
+        if let Err(error) = self.journal.store(outdated.iter().map(tombstone).collect()).await {
+            tracing::warn!("positions of earlier stops: {error}; tried again at the next start");
+        }
+        for key in &outdated {
+            self.mirrors.restore(tombstone(key));
+        }
+    }
+
+    /// Starts the job of a mirror, with the configs that are stored. A mirror without one stays,
+    /// and can be stopped and described all the same.
+    pub(super) fn start_link(&mut self, mirror: &Arc<str>) {
+        let Some(configs) = self.image().configs(ResourceType::MIRROR, mirror) else { return };
+        let stored: BTreeMap<String, String> =
+            configs.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let defaults = &self.config.mirror_defaults;
+        let level = match MirrorLevelConfig::from_pairs(defaults, stored.clone()) {
+            Ok(level) => level,
+            Err(error) => {
+                tracing::error!("mirror {mirror} does not start: {error}");
+                return;
+            }
+        };
+        self.next_generation += 1;
+        let (generation, fleets) = (self.next_generation, self.links.len() + 1);
+        let host = LinkHost {
+            server: &self.config,
+            log_dir: &self.log_dir,
+            fleets,
+            generation,
+            news: &self.news_sender,
+        };
+        let started = Link::start(mirror, level, stored, host);
+        match started {
+            Ok(link) => drop(self.links.insert(Arc::clone(mirror), link)),
+            Err(error) => tracing::error!("mirror {mirror} does not start: {error}"),
+        }
+    }
+
+    /// Notes the ends of the host's own logs, and writes the checkpoints.
+    pub(super) fn write_checkpoints(&mut self) {
+        self.checkpoint_due = self.now().after(CHECKPOINT_EVERY);
+        let mut log_dir = self.log_dir.borrow_mut();
+        for (partition, end) in self.journal.states().ends() {
+            let at = TopicPartition::new(MIRROR_STATE_TOPIC, i32::from(partition));
+            log_dir.note(&at, durable(end));
+        }
+        log_dir.note(&TopicPartition::new(METADATA_TOPIC, 0), durable(self.journal.metadata_end()));
+        if let Err(error) = log_dir.write_checkpoints() {
+            // The old ones still stand; a crash only costs a longer recovery.
+            tracing::warn!("checkpoints: {error}; tried again");
+        }
+    }
+}
+
+fn durable(end: Offset) -> Ends {
+    Ends { log_start: Offset::ZERO, recovery_point: end, high_watermark: end }
+}
+
+fn open_journal(
+    config: &ServerConfig,
+    log_dir: &LogDir,
+) -> Result<(Journal, heliostat_core::coordinator::state_log::Replayed), HostError> {
+    let metadata = MetadataLogOptions {
+        node: config.node_id,
+        now: TimestampMs(now_ms()),
+        recovery_point: log_dir.recovery_point(&TopicPartition::new(METADATA_TOPIC, 0)),
+        limits: MetadataLogLimits::default(),
+    };
+    let recovery_points = (0..config.state_partitions.max(1)).map(|partition| {
+        let at = TopicPartition::new(MIRROR_STATE_TOPIC, i32::from(partition));
+        (partition, log_dir.recovery_point(&at))
+    });
+    let states = StateLogOptions {
+        partitions: config.state_partitions,
+        clean: log_dir.was_clean(),
+        recovery_points: recovery_points.collect(),
+        now_ms: now_ms(),
+        ..StateLogOptions::default()
+    };
+    let (journal, report, replayed) = Journal::open(&config.log_dir, &metadata, states)?;
+    if report.aborted > 0 {
+        let count = report.aborted;
+        tracing::info!("metadata: {count} records of a decision that was cut off are dropped");
+    }
+    if replayed.unknown > 0 {
+        let count = replayed.unknown;
+        tracing::warn!("__mirror_state: {count} records of unknown kinds are passed over");
+    }
+    Ok((journal, replayed))
+}
+
+async fn decide<A>(
+    journal: &mut Journal,
+    decision: impl FnOnce(
+        &heliostat_core::metadata::image::MetadataImage,
+    ) -> Result<Decision<A>, heliostat_core::metadata::controller::Refusal>,
+) -> Result<A, HostError> {
+    let Decision { records, answer } = decision(journal.image())?;
+    journal.decide(records).await?;
+    Ok(answer)
+}
+
+fn listener_config(config: &ServerConfig) -> Result<ListenerConfig, HostError> {
+    let address = resolve("listeners", &config.listener)?;
+    let limits = &config.limits;
+    let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+    let base = ListenerConfig::new(address, config.node_id);
+    Ok(ListenerConfig {
+        advertised_host: config.advertised.as_ref().map(|it| it.host.clone()),
+        threads: usize::from(limits.threads),
+        socket_send_buffer_bytes: limits.send_buffer_bytes.map(size),
+        socket_receive_buffer_bytes: limits.receive_buffer_bytes.map(size),
+        socket_request_max_bytes: limits.request_bytes_max,
+        connections_max_idle: limits.idle_max,
+        connections_max: size(limits.connections_max),
+        connections_per_ip_max: size(limits.connections_per_ip_max),
+        ..base
+    })
+}
+
+/// The first address of a name; every address of this machine for none.
+pub(super) fn resolve(key: &'static str, at: &ListenAddress) -> Result<SocketAddr, HostError> {
+    let host = if at.host.is_empty() { "0.0.0.0" } else { &at.host };
+    let failed = |reason: String| HostError::Address { key, address: at.to_string(), reason };
+    let mut all = (host, at.port).to_socket_addrs().map_err(|error| failed(error.to_string()))?;
+    all.next().ok_or_else(|| failed("none is known".to_owned()))
+}
+
+/// Host and port as clients reach the listener.
+fn advertised(config: &ServerConfig, bound: SocketAddr) -> (String, u16) {
+    let named = config.advertised.as_ref().or(Some(&config.listener)).filter(|it| !it.is_any());
+    match named {
+        Some(at) => (at.host.clone(), if at.port == 0 { bound.port() } else { at.port }),
+        None => {
+            let ip = bound.ip();
+            let host = if ip.is_unspecified() { own_name() } else { ip.to_string() };
+            (host, bound.port())
+        }
+    }
+}
+
+/// What this machine calls itself, as Kafka advertises it.
+fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
