@@ -155,7 +155,7 @@ impl Running {
 /// Runs a client's questions, with a limit that only a hang reaches.
 pub(crate) fn run<T>(questions: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(DEADLINE, questions).await.expect("it hangs") })
+    runtime.block_on(async { tokio::time::timeout(DEADLINE, questions).await.unwrap() })
 }
 
 /// Every partition of a mirror, by topic, once `holds` is true of them.
