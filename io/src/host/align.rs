@@ -124,10 +124,10 @@ async fn ask(
             .collect(),
         ..DescribeClusterMirrorsRequest::default()
     };
-    let described = client.read(&request).await?;
+    let there = There::new(&client.read(&request).await?);
     Ok(begun
         .iter()
-        .map(|(key, at, run)| (key.clone(), at.clone(), *run, common_end(&described, key, at)))
+        .map(|(key, at, run)| (key.clone(), at.clone(), *run, there.common_end(key, at)))
         .collect())
 }
 
@@ -146,46 +146,131 @@ fn mirrors_of(listed: &ListClusterMirrorsResponse, own_cluster: &str) -> Vec<Str
     of_ours.map(|it| it.mirror_name.clone()).collect()
 }
 
-/// What the source's mirrors of this cluster say of a partition.
-fn common_end(
-    described: &DescribeClusterMirrorsResponse,
-    key: &MirrorKey,
-    at: &TopicPartition,
-) -> Result<Option<LastMirrored>, Failure> {
-    let mut last: Option<LastMirrored> = None;
-    for mirror in &described.mirrors {
-        let topics = mirror.topics.iter().filter(|topic| topic.topic_name == *at.topic);
-        let partitions = topics.flat_map(|topic| &topic.partitions);
-        for partition in partitions.filter(|it| it.partition_index == at.partition) {
-            let (name, state) = (&mirror.mirror_name, &partition.state);
-            if *state != MirrorState::Stopped.name() {
-                let reason = format!(
-                    "a mirror loop: mirror {name} at the source mirrors this partition from here, \
-                     and is in state {state}; stop the topic there first"
-                );
-                return Err(Failure { reason: Arc::from(reason), retryable: true });
+/// What the source's mirrors of this cluster say, by partition.
+#[derive(Debug, Default)]
+struct There {
+    /// Where mirrors have got, by topic and partition.
+    last: BTreeMap<TopicPartition, LastMirrored>,
+    /// The same by the topic's ID.
+    last_by_id: BTreeMap<(TopicId, i32), LastMirrored>,
+    /// Partitions that a mirror has not stopped: its name and its state.
+    loops: BTreeMap<TopicPartition, (String, String)>,
+}
+
+impl There {
+    fn new(described: &DescribeClusterMirrorsResponse) -> Self {
+        let mut it = Self::default();
+        for mirror in &described.mirrors {
+            for topic in &mirror.topics {
+                for partition in &topic.partitions {
+                    let at = TopicPartition::new(&*topic.topic_name, partition.partition_index);
+                    if partition.state != MirrorState::Stopped.name() {
+                        let name = mirror.mirror_name.clone();
+                        it.loops.insert(at.clone(), (name, partition.state.clone()));
+                    }
+                    let (epoch, offset) =
+                        (partition.last_mirror_epoch, partition.last_mirror_offset);
+                    further(&mut it.last, at, epoch, offset);
+                }
             }
-            let (epoch, offset) = (partition.last_mirror_epoch, partition.last_mirror_offset);
-            last = later(last, epoch, offset);
         }
-    }
-    let looked_up = described.lookup_results.iter().filter(|topic| topic.topic_id == key.topic);
-    for found in looked_up.flat_map(|topic| &topic.partitions) {
-        if found.partition_index == key.partition {
-            last = later(last, found.last_mirror_epoch, found.last_mirror_offset);
+        for topic in &described.lookup_results {
+            for found in &topic.partitions {
+                let at = (topic.topic_id, found.partition_index);
+                further(&mut it.last_by_id, at, found.last_mirror_epoch, found.last_mirror_offset);
+            }
         }
+        it
     }
-    Ok(last)
+
+    /// Where the common end of a partition is, if that is known.
+    fn common_end(
+        &self,
+        key: &MirrorKey,
+        at: &TopicPartition,
+    ) -> Result<Option<LastMirrored>, Failure> {
+        if let Some((mirror, state)) = self.loops.get(at) {
+            let reason = format!(
+                "a mirror loop: mirror {mirror} at the source mirrors this partition from here, \
+                 and is in state {state}; stop the topic there first"
+            );
+            return Err(Failure { reason: Arc::from(reason), retryable: true });
+        }
+        let by_name = self.last.get(at).copied();
+        let by_id = self.last_by_id.get(&(key.topic, key.partition)).copied();
+        Ok(by_name.into_iter().chain(by_id).max_by_key(|last| (last.epoch, last.offset)))
+    }
 }
 
 /// Of several mirrors, the one that got furthest.
-fn later(known: Option<LastMirrored>, epoch: i32, offset: i64) -> Option<LastMirrored> {
+fn further<K: Ord>(all: &mut BTreeMap<K, LastMirrored>, at: K, epoch: i32, offset: i64) {
     if epoch < 0 {
-        return known;
+        return;
     }
     let found = LastMirrored { epoch: LeaderEpoch(epoch), offset: Offset(offset.max(-1)) };
-    match known {
-        Some(known) if (known.epoch, known.offset) >= (found.epoch, found.offset) => Some(known),
-        _ => Some(found),
+    let known = all.entry(at).or_insert(found);
+    if (found.epoch, found.offset) > (known.epoch, known.offset) {
+        *known = found;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heliostat_core::protocol::mirror::{
+        DescribedClusterMirror, DescribedMirrorPartition, DescribedMirrorTopic,
+        EpochLookupPartition, EpochLookupResult,
+    };
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn partition(state: &str, epoch: i32, offset: i64) -> DescribedMirrorPartition {
+        DescribedMirrorPartition {
+            state: state.to_owned(),
+            last_mirror_epoch: epoch,
+            last_mirror_offset: offset,
+            ..DescribedMirrorPartition::default()
+        }
+    }
+
+    fn there(states: &[(&str, i32, i64)], looked_up: (i32, i64)) -> There {
+        let mirror = |&(state, epoch, offset): &(&str, i32, i64)| DescribedClusterMirror {
+            mirror_name: "back".to_owned(),
+            topics: vec![DescribedMirrorTopic {
+                topic_name: "t".to_owned(),
+                partitions: vec![partition(state, epoch, offset)],
+            }],
+            ..DescribedClusterMirror::default()
+        };
+        There::new(&DescribeClusterMirrorsResponse {
+            mirrors: states.iter().map(mirror).collect(),
+            lookup_results: vec![EpochLookupResult {
+                topic_id: TopicId(Uuid::from_u128(7)),
+                partitions: vec![EpochLookupPartition {
+                    partition_index: 0,
+                    last_mirror_epoch: looked_up.0,
+                    last_mirror_offset: looked_up.1,
+                }],
+            }],
+            ..DescribeClusterMirrorsResponse::default()
+        })
+    }
+
+    fn end(there: &There) -> Result<Option<(i32, i64)>, String> {
+        let key =
+            MirrorKey { mirror: "m".into(), topic: TopicId(Uuid::from_u128(7)), partition: 0 };
+        let found = there.common_end(&key, &TopicPartition::new("t", 0));
+        let found = found.map_err(|failure| failure.reason.to_string())?;
+        Ok(found.map(|last| (last.epoch.0, last.offset.0)))
+    }
+
+    #[test]
+    fn the_mirror_that_got_furthest_counts_and_one_that_runs_is_a_loop() {
+        assert_eq!(end(&there(&[], (-1, -1))), Ok(None));
+        assert_eq!(end(&there(&[("STOPPED", 1, 6)], (-1, -1))), Ok(Some((1, 6))));
+        assert_eq!(end(&there(&[("STOPPED", 1, 6), ("STOPPED", 2, 4)], (1, 9))), Ok(Some((2, 4))));
+        assert_eq!(end(&there(&[("STOPPED", 1, 6)], (1, 9))), Ok(Some((1, 9))));
+        let looped = end(&there(&[("STOPPED", 1, 6), ("PAUSED", 3, 9)], (3, 9))).unwrap_err();
+        assert!(looped.contains("mirror back") && looped.contains("PAUSED"), "{looped}");
     }
 }

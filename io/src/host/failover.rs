@@ -20,8 +20,8 @@ use super::run::{Host, News};
 use crate::control::{Ends, now_ms};
 use crate::disk::FileStore;
 
-/// Logs that one thread looks at or writes to in a row: so many share its sync.
-const LOGS_PER_TASK: usize = 16;
+/// Logs that a thread looks at or writes to before it says so.
+const LOGS_PER_REPORT: usize = 16;
 
 /// A partition whose log has been given back for its stop.
 #[derive(Clone, Debug)]
@@ -83,25 +83,37 @@ impl Host {
         Task { stop, options }
     }
 
-    /// Divides tasks among threads that may block; each reports by itself.
+    /// Divides tasks among threads that may block; each reports after every few.
     fn in_parallel<T: Send + 'static>(
         &self,
-        mut tasks: Vec<T>,
+        tasks: Vec<T>,
         work: impl Fn(Vec<T>, &mut FileStore) -> News + Clone + Send + 'static,
     ) {
+        let threads = usize::try_from(self.config.mirror.recovery_threads).unwrap_or(1).max(1);
+        let each = tasks.len().div_ceil(threads).max(1);
         let store = FileStore::new(&self.config.log_dir);
-        while !tasks.is_empty() {
-            let rest = tasks.split_off(tasks.len().min(LOGS_PER_TASK));
-            let some = std::mem::replace(&mut tasks, rest);
+        let mut tasks = tasks.into_iter().peekable();
+        while tasks.peek().is_some() {
+            let mut own = tasks.by_ref().take(each).collect::<Vec<_>>().into_iter();
             let (work, sender, mut store) = (work.clone(), self.news_sender.clone(), store.clone());
             tokio::task::spawn_blocking(move || {
-                // A host that has gone repeats it at its next start.
-                let _ = sender.send(work(some, &mut store));
+                loop {
+                    let some: Vec<T> = own.by_ref().take(LOGS_PER_REPORT).collect();
+                    // A host that has gone repeats it at its next start.
+                    if some.is_empty() || sender.send(work(some, &mut store)).is_err() {
+                        return;
+                    }
+                }
             });
         }
     }
 
+    /// Logs have been looked at: their positions are stored, then their epochs raised, each for
+    /// all of them together.
     pub(super) async fn take_inspected(&mut self, all: Vec<Inspected>) -> Result<(), HostError> {
+        if all.is_empty() {
+            return Ok(());
+        }
         let mut stops = Vec::new();
         let mut to_store = Vec::new();
         for Inspected { stop, outcome } in all {

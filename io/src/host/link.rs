@@ -75,6 +75,8 @@ pub(super) struct Link {
     pub(super) running: BTreeMap<TopicPartition, Running>,
     /// What the source said last.
     pub(super) metadata: Option<Box<Metadata>>,
+    /// Where its topics are there.
+    pub(super) topics_at: BTreeMap<Arc<str>, usize>,
     /// It is told to end; another one follows if the mirror is still there.
     pub(super) ending: bool,
     /// Another cluster answers at the source's addresses.
@@ -146,6 +148,7 @@ impl Link {
             generation,
             running: BTreeMap::new(),
             metadata: None,
+            topics_at: BTreeMap::new(),
             ending: false,
             other_cluster: None,
         })

@@ -81,6 +81,8 @@ pub struct Host {
     pub(super) next_generation: u64,
     /// Partitions whose logs have been given back for a stop, and those that are to be marked.
     pub(super) to_inspect: Vec<Stopping>,
+    /// Logs that were looked at, until their positions are stored together.
+    pub(super) inspected: Vec<Inspected>,
     /// Partitions that were aligned just now: the first cut needs no permission.
     pub(super) aligned: BTreeSet<MirrorKey>,
     /// Partitions that mirror again: what their last stop has left counts no more.
@@ -133,6 +135,8 @@ impl Host {
                         self.take_news(news).await?;
                         next = self.news.try_recv().ok();
                     }
+                    let inspected = std::mem::take(&mut self.inspected);
+                    self.take_inspected(inspected).await?;
                 }
                 Next::Call(Some(call)) => self.take_call(call).await?,
                 // All listeners are gone: nobody can ask any more, and mirroring goes on.
@@ -182,7 +186,10 @@ impl Host {
                 }
                 Ok(())
             }
-            News::Inspected(all) => self.take_inspected(all).await,
+            News::Inspected(all) => {
+                self.inspected.extend(all);
+                Ok(())
+            }
             News::Marked(all) => {
                 self.take_marked(all);
                 Ok(())

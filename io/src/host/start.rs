@@ -107,6 +107,7 @@ impl Host {
             links: BTreeMap::new(),
             next_generation: 0,
             to_inspect: Vec::new(),
+            inspected: Vec::new(),
             aligned: BTreeSet::new(),
             outdated: Vec::new(),
             features,

@@ -26,11 +26,17 @@ const BUMP_THRESHOLD: i32 = 3;
 impl Link {
     /// The source's leader epoch as its metadata has it.
     pub(super) fn source_epoch(&self, at: &TopicPartition) -> LeaderEpoch {
-        let topics = self.metadata.iter().flat_map(|metadata| &metadata.topics);
-        let topic = topics.clone().find(|topic| topic.identity.name == at.topic);
-        let partitions = topic.iter().flat_map(|topic| &topic.partitions);
-        let found = partitions.clone().find(|it| it.index == at.partition);
+        let topic = self.metadata.as_ref().zip(self.topics_at.get(&at.topic));
+        let topic = topic.and_then(|(metadata, place)| metadata.topics.get(*place));
+        let mut partitions = topic.into_iter().flat_map(|topic| &topic.partitions);
+        let found = partitions.find(|it| it.index == at.partition);
         found.map_or(LeaderEpoch::NONE, |it| it.leader_epoch)
+    }
+
+    fn learn(&mut self, metadata: Box<Metadata>) {
+        let names = metadata.topics.iter().map(|topic| Arc::clone(&topic.identity.name));
+        self.topics_at = names.zip(0..).collect();
+        self.metadata = Some(metadata);
     }
 }
 
@@ -49,7 +55,7 @@ impl Host {
         self.exclude(mirror).await?;
         self.discover(mirror, &metadata).await?;
         if let Some(link) = self.links.get_mut(mirror) {
-            link.metadata = Some(metadata);
+            link.learn(metadata);
         }
         Ok(())
     }

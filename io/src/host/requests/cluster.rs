@@ -186,6 +186,10 @@ impl Host {
             TopicKey::Name(name) => Some(name.as_str()),
             TopicKey::Id(id) => self.image().topic_by_id(*id).map(|topic| &*topic.name),
         };
+        if name == Some(MIRROR_STATE_TOPIC) {
+            let message = "the states of all mirrors are in it";
+            return Err(Refusal::new(ErrorCode::INVALID_REQUEST, message));
+        }
         match name.and_then(|name| self.image().mirror_of(name)) {
             Some(link) => {
                 let message = format!(

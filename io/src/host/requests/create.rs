@@ -4,11 +4,17 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use heliostat_core::config::{AdminConfig, MIRROR_SOURCE_CLUSTER_ID, MirrorLevelConfig};
-use heliostat_core::metadata::controller::{Refusal as Refused, create_mirror};
+use heliostat_core::coordinator::state_log::MIRROR_STATE_TOPIC;
+use heliostat_core::metadata::controller::{
+    NewTopic, Refusal as Refused, TopicDefaults, create_mirror, create_topics,
+};
+use heliostat_core::metadata::record::MetadataRecord;
 use heliostat_core::protocol::ErrorCode;
 use heliostat_core::protocol::mirror::{
     ClusterMirrorConfig, ClusterMirrorResponse, CreateClusterMirrorRequest,
 };
+use heliostat_core::types::TopicId;
+use uuid::Uuid;
 
 use super::super::HostError;
 use super::super::run::{Host, News};
@@ -91,12 +97,39 @@ impl Host {
             Ok(decision) => decision,
             Err(refused) => return Ok(of_mirror(Err(refused))),
         };
-        self.journal.decide(decision.records).await?;
+        let mut records = self.state_topic();
+        records.extend(decision.records);
+        self.journal.decide(records).await?;
         let name = named(&mirror);
         self.start_link(&name);
         self.watch_topics(&mirror);
         self.apply_throttle();
         Ok(of_mirror(Ok(())))
+    }
+
+    /// The topic of the states, which comes with the first mirror.
+    fn state_topic(&self) -> Vec<MetadataRecord> {
+        if self.image().topic(MIRROR_STATE_TOPIC).is_some() {
+            return Vec::new();
+        }
+        let config = |key: &str, value: &str| (key.to_owned(), Some(value.to_owned()));
+        let partitions = self.journal.states().partition_count();
+        let topic = NewTopic {
+            name: MIRROR_STATE_TOPIC.to_owned(),
+            topic_id: TopicId::NONE,
+            partitions: i32::from(partitions),
+            replication_factor: 1,
+            assignments: Vec::new(),
+            configs: vec![
+                config("cleanup.policy", "compact"),
+                config("compression.type", "producer"),
+                config("retention.ms", "-1"),
+            ],
+        };
+        let node = self.config.node_id;
+        let defaults = TopicDefaults { node, partitions: i32::from(partitions) };
+        let mut new_id = || TopicId(Uuid::new_v4());
+        create_topics(self.image(), &[topic], defaults, &mut new_id).records
     }
 
     /// Puts the source's cluster ID among the configs. What the client put there is checked.
