@@ -81,7 +81,7 @@ pub(super) enum Goal {
     /// To follow the source.
     Follow,
     /// To be cut back to what it has in common with the source, then to rest.
-    Align(Option<LastMirrored>),
+    Align,
     /// To rest.
     Rest,
 }
@@ -115,6 +115,8 @@ pub(super) struct Copy {
     pub(super) topic_id: TopicId,
     pub(super) phase: Phase,
     pub(super) goal: Goal,
+    /// Where the common end is, if it is known.
+    pub(super) align_to: Option<Box<LastMirrored>>,
     /// The destination's leader epoch, if it has one.
     pub(super) local_epoch: LeaderEpoch,
     /// The first cut that the source asks for needs no permission.
@@ -144,7 +146,7 @@ pub(super) struct Copy {
     /// Replica to fetch from instead of the leader.
     pub(super) elsewhere: Option<BrokerId>,
     /// Shard that it should go to.
-    pub(super) wanted_shard: Option<usize>,
+    pub(super) wanted_shard: Option<u16>,
     pub(super) lag: LagClock,
     pub(super) rate: Rate,
     /// Appended before the shard that has it now.
@@ -162,6 +164,7 @@ impl Copy {
             topic_id,
             phase: Phase::Asks { want: Want::Begin, due: Tick::ZERO, asked: false },
             goal: Goal::Follow,
+            align_to: None,
             local_epoch: LeaderEpoch::NONE,
             may_cut: false,
             unclean: false,
@@ -249,7 +252,7 @@ impl Copy {
 
     /// Whether all that it holds is of no use: nothing is known to be the source's.
     pub(super) fn begins_anew(&self) -> bool {
-        self.goal == Goal::Align(None)
+        self.goal == Goal::Align && self.align_to.is_none()
     }
 
     /// Whether its source answers about it.

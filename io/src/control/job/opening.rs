@@ -178,7 +178,7 @@ impl Job {
         }
         // The log has them; they come back with it.
         copy.epochs = EpochCache::default();
-        let wanted = copy.wanted_shard.take().filter(|shard| *shard < shards);
+        let wanted = copy.wanted_shard.take().map(usize::from).filter(|shard| *shard < shards);
         let shard = wanted.unwrap_or_else(|| choose(&self.loads.of_shards));
         if let Some(load) = self.loads.of_shards.get_mut(shard) {
             load.backlog = load.backlog.saturating_add(copy.backlog());

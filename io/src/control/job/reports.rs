@@ -97,7 +97,7 @@ impl Job {
             }
             Phase::Leaving { then: Then::Rest, .. } => return self.given_back(key),
             Phase::Leaving { then: Then::Move(shard), .. } if *reason == ReturnReason::Asked => {
-                copy.wanted_shard = Some(shard);
+                copy.wanted_shard = u16::try_from(shard).ok();
                 copy.phase = Phase::Opens { how: Opening::Whole, due: now };
                 return;
             }
@@ -164,7 +164,7 @@ impl Job {
             // Its log is opened, and the epoch checked, before a shard gets it.
             (_, Then::CheckEpoch) => copy.epoch_checked = false,
             (_, Then::Move(shard)) => {
-                copy.wanted_shard = Some(shard);
+                copy.wanted_shard = u16::try_from(shard).ok();
                 copy.phase = Phase::Opens { how: Opening::Whole, due: now };
             }
         }

@@ -415,8 +415,7 @@ impl Job {
         let Phase::Asks { want: Want::EpochEnd(latest), asked: true, .. } = copy.phase else {
             return;
         };
-        let may_cut =
-            allowed || copy.may_cut || copy.unclean || matches!(copy.goal, Goal::Align(_));
+        let may_cut = allowed || copy.may_cut || copy.unclean || copy.goal == Goal::Align;
         let repair = on_epoch_end(latest, answer, copy.ends, &copy.epochs, may_cut);
         // What is left after a cut is asked about again before it is followed.
         copy.epoch_checked = repair == Repair::Reopen;

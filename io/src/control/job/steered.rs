@@ -112,7 +112,8 @@ impl Job {
     fn align(&mut self, at: &TopicPartition, last: Option<LastMirrored>) {
         let has_log = self.log_dir.borrow().has_log(at);
         let now = self.now();
-        let Some(copy) = self.steer(at, Goal::Align(last)) else { return };
+        let Some(copy) = self.steer(at, Goal::Align) else { return };
+        copy.align_to = last.map(Box::new);
         copy.epoch_checked = false;
         if copy.phase.shard().is_some() || matches!(copy.phase, Phase::Opening { .. }) {
             // It is given back, or opened, first; then its goal is looked at.
@@ -201,7 +202,7 @@ impl Job {
         let Some(copy) = self.copies.get_mut(key) else { return };
         match copy.goal {
             Goal::Rest => self.rest(key),
-            Goal::Align(_) => copy.phase = Phase::Opens { how: Opening::Whole, due: now },
+            Goal::Align => copy.phase = Phase::Opens { how: Opening::Whole, due: now },
             Goal::Follow => {
                 copy.phase = Phase::Asks { want: Want::Begin, due: now, asked: false };
             }
@@ -222,7 +223,7 @@ impl Job {
                 self.rest(key);
                 return None;
             }
-            Goal::Align(last) => last,
+            Goal::Align => copy.align_to.as_deref().copied(),
         };
         copy.ends = CopyEnds { log_start: log.log_start, log_end: log.log_end };
         copy.epochs.clone_from(&log.epochs);
@@ -245,7 +246,7 @@ impl Job {
                 self.repair(key, repair, "it was not mirrored before the last stop");
             }
             _ => {
-                copy.goal = Goal::Align(None);
+                copy.align_to = None;
                 copy.phase = Phase::Asks { want: Want::Begin, due: now, asked: false };
             }
         }
