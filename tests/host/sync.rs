@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use heliostat_core::types::{BrokerId, LeaderEpoch};
-use heliostat_io::admin::{ConfigOp, ConfigResource, StartOptions, StopOptions};
+use heliostat_io::admin::{ConfigOp, ConfigResource, DeleteOptions, StartOptions, StopOptions};
 use heliostat_io::listener::hosted::Leadership;
 
 use super::world::{Running, Source, all_in, in_step, log_bytes, mirror_all, produce, run, until};
@@ -175,6 +175,69 @@ fn two_hundred_partitions_stop_without_their_source() {
         assert_eq!(all["t"].len(), 200);
         // The limit of the test is for a hang; the figure is for whoever reads it.
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    });
+    assert!(host.stop().clean);
+}
+
+/// By name and offset the new topic could follow the old one's records.
+#[test]
+fn a_topic_recreated_while_the_host_was_away_is_another_topic() {
+    let source = Source::start();
+    let old = source.topic("t", 1);
+    produce(&old.partitions[0], 3);
+    let dir = tempfile::tempdir().unwrap();
+    let host = Running::start(dir.path());
+    let mut client = host.client();
+    run(async { mirror_all(&mut client, &source, "t").await });
+    assert!(host.stop().clean);
+    let copy = log_bytes(&dir.path().join("t-0"));
+    source.catalog.delete_topic("t").unwrap();
+    let new = source.topic("t", 1);
+    produce(&new.partitions[0], 5);
+    let host = Running::start(dir.path());
+    let mut client = host.client();
+    run(async {
+        let all = until(&mut client, "m", |all| all["t"][0].state == "FAILED").await;
+        let reason = all["t"][0].error_message.as_deref().unwrap();
+        assert!(reason.contains("recreated at the source"), "{reason}");
+        assert_eq!(all["t"][0].retry_attempt, -1);
+    });
+    assert!(host.stop().clean);
+    assert_eq!(log_bytes(&dir.path().join("t-0")), copy, "nothing of the other is in it");
+}
+
+/// What was written after a failover is not lost to a pattern.
+#[test]
+fn patterns_leave_topics_alone_that_clients_may_write_to() {
+    let source = Source::start();
+    let topic = source.topic("t", 1);
+    produce(&topic.partitions[0], 2);
+    let dir = tempfile::tempdir().unwrap();
+    let host = Running::start(dir.path());
+    let mut client = host.client();
+    run(async {
+        mirror_all(&mut client, &source, "t").await;
+        client.stop_mirror_topics("m", &["t".to_owned()], StopOptions::default()).await.unwrap();
+        until(&mut client, "m", all_in("STOPPED")).await;
+        client.delete_cluster_mirror("m", DeleteOptions::default()).await.unwrap();
+        let pairs =
+            [("bootstrap.servers", source.address()), ("mirror.topics.include", ".*".into())];
+        let pairs = pairs.map(|(key, value)| (key.to_owned(), value));
+        client.create_cluster_mirror("m2", pairs).await.unwrap();
+        let pattern = |text: &str| StartOptions {
+            include_patterns: vec![text.to_owned()],
+            ..StartOptions::default()
+        };
+        let started = client.start_mirror_topics("m2", &[], pattern(".*")).await.unwrap();
+        assert_eq!(started, []);
+        // A discovery has passed by once another topic is there.
+        let other = source.topic("u", 1);
+        produce(&other.partitions[0], 1);
+        let all = until(&mut client, "m2", |all| all_in("MIRRORING")(all) && in_step(all)).await;
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["u"]);
+        let named = client.start_mirror_topics("m2", &[], pattern("t")).await.unwrap();
+        assert_eq!(named.len(), 1, "by its name it is meant");
+        until(&mut client, "m2", |all| all.len() == 2 && in_step(all)).await;
     });
     assert!(host.stop().clean);
 }

@@ -74,7 +74,7 @@ pub enum Event {
     EpochExceeded(Run),
     /// While mirroring: batches came and were accepted.
     Fetched(Run),
-    /// While mirroring: no connection, no leader, no authentication. Whoever mirrors tries again
+    /// While mirroring or aligning: no connection, no leader, no authentication. It is tried again
     /// for ever, and this shows why; it is no failure of the partition and uses up no attempt,
     /// or a weekend without a WAN would need an operator for each partition.
     SourceUnreachable(Run, Arc<str>),
@@ -231,7 +231,7 @@ impl PartitionMirror {
                 // In memory alone: the next state that is stored takes it along.
                 self.clear_failure();
             }
-            Event::SourceUnreachable(run, why) if self.is_mirroring(run) => {
+            Event::SourceUnreachable(run, why) if self.needs_source(run) => {
                 let since = self.unreachable.take().map_or(cx.now, |(since, _)| since);
                 self.unreachable = Some((since, why));
             }
@@ -259,6 +259,12 @@ impl PartitionMirror {
         self.stored.state == MirrorState::Mirroring && self.is_acting(run)
     }
 
+    /// Mirroring, or asking where its common end is.
+    fn needs_source(&self, run: Run) -> bool {
+        let state = self.stored.state;
+        matches!(state, MirrorState::Mirroring | MirrorState::LogTruncation) && self.is_acting(run)
+    }
+
     fn is_storing(&self) -> bool {
         matches!(self.doing, Doing::Storing(_) | Doing::StoresAgain(..))
     }
@@ -269,12 +275,24 @@ impl PartitionMirror {
         if self.is_storing() {
             return;
         }
-        match decide(self.stored.state, self.desired) {
+        let decision = match decide(self.stored.state, self.desired) {
+            // From PAUSED mirroring goes on without an alignment, which is still missing here.
+            Decision::Enter(MirrorState::Paused) if !self.is_aligned() => Decision::Stay,
+            decision => decision,
+        };
+        match decision {
             Decision::Enter(next) if next != self.stored.state => self.enter(next, cx),
             Decision::Enter(same) if self.doing == Doing::Nothing => self.begin(same, cx),
             Decision::Stay if self.stored.state == MirrorState::Failed => self.wait(cx),
             Decision::Enter(_) | Decision::Stay => {}
         }
+    }
+
+    /// Whether a failed partition had been aligned with its source before it failed.
+    fn is_aligned(&self) -> bool {
+        use MirrorState as Is;
+        self.stored.state != Is::Failed
+            || !matches!(self.stored.previous, Is::LogTruncation | Is::Unknown | Is::Stopped)
     }
 
     /// A state is durable: its action begins, unless something else is wanted by now.

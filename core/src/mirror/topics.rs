@@ -210,6 +210,11 @@ impl Topics {
         (!known.ended).then(|| TopicIdentity { name: Arc::clone(name), id: known.id })
     }
 
+    /// ID of a topic, one that has ended included; all zeros for unknown.
+    pub fn id(&self, topic: &str) -> TopicId {
+        self.topics.get(topic).map_or(TopicId::NONE, |topic| topic.id)
+    }
+
     /// Who leads the partition, as far as it is known.
     pub fn leader(&self, partition: &TopicPartition) -> Option<Leader> {
         Some(self.partition(partition)?.leader)
@@ -228,6 +233,17 @@ impl Topics {
     /// Topics of the last refresh that a pattern includes and that are not copied all the same.
     pub fn refused(&self) -> &BTreeMap<Arc<str>, Selection> {
         &self.refused
+    }
+
+    /// The topic of this name has this ID, if one is known: another one is another topic, and none
+    /// is its end. A topic that has ended is looked at anew. `true` if nothing was known of it.
+    pub fn expect(&mut self, name: &Arc<str>, id: TopicId) -> bool {
+        let known = self.topics.get(name).is_some_and(|topic| !topic.ended);
+        if !known {
+            let topic = Topic { id, partitions: BTreeMap::new(), suspicion: None, ended: false };
+            self.topics.insert(Arc::clone(name), topic);
+        }
+        !known
     }
 
     /// Whatever is listed under this name from now on is a new topic.

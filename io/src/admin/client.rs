@@ -228,7 +228,7 @@ impl AdminClient {
     }
 
     /// Asks this server.
-    pub(super) async fn read_of<R>(
+    pub(crate) async fn read_of<R>(
         &mut self,
         peer: &HostPort,
         request: &R,

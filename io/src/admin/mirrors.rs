@@ -301,7 +301,7 @@ impl AdminClient {
     }
 
     /// Brokers of the cluster.
-    pub(super) async fn brokers(&mut self) -> Result<Vec<(BrokerId, HostPort)>, AdminError> {
+    pub(crate) async fn brokers(&mut self) -> Result<Vec<(BrokerId, HostPort)>, AdminError> {
         let metadata = self.metadata(Some(&[])).await?;
         let broker = |it: heliostat_core::protocol::MetadataBroker| {
             (it.node, HostPort { host: it.host.as_str().into(), port: it.port })

@@ -29,6 +29,11 @@ impl<T> ByName<T> {
         partitions.entry(at.partition).or_insert_with(default)
     }
 
+    /// Forgets a topic; `false` if there was nothing of it.
+    pub(super) fn remove(&mut self, topic: &str) -> bool {
+        self.topics.remove(topic).is_some()
+    }
+
     /// Everything of a topic, by partition.
     pub(super) fn of_topic(&self, topic: &str) -> impl Iterator<Item = &T> {
         self.topics.get(topic).into_iter().flat_map(BTreeMap::values)

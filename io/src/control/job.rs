@@ -571,8 +571,9 @@ impl Job {
         let fixed = [refresh, checkpoint, publish, space, balance, throttle];
         // An outbox that is full is tried again at the next publication at the latest, and what
         // no opener takes now with the next answer of one.
-        let opens = !self.parked && self.openers.room() > 0;
-        let ask = self.copies.next_ask();
+        let knows = self.knows_its_source();
+        let opens = !self.parked && self.openers.room() > 0 && knows;
+        let ask = self.copies.next_ask().filter(|_| knows);
         let open = self.copies.next_open().filter(|_| opens);
         let settle = (!self.unsettled.is_empty()).then(|| self.settling.due());
         let least =

@@ -177,6 +177,9 @@ pub struct LogDir {
     /// A log must not be appended to before the checkpoints are written.
     owes_checkpoints: bool,
     gaps: Vec<GapRecord>,
+    /// The newest of each partition.
+    last_gap: ByName<usize>,
+    has_gap_file: bool,
     own_ids: OwnIds,
     /// Directories that the last process may not have closed, and that were not opened yet.
     unvouched: BTreeSet<String>,
@@ -251,6 +254,8 @@ impl LogDir {
             dirty: false,
             owes_checkpoints: false,
             gaps: Vec::new(),
+            last_gap: ByName::default(),
+            has_gap_file: false,
             own_ids: OwnIds::new(),
             unvouched: BTreeSet::new(),
             warnings: Vec::new(),
@@ -301,6 +306,10 @@ impl LogDir {
         let Some(bytes) = self.read(names::MIRROR_GAPS)? else { return Ok(()) };
         let file = GapFile::decode(&bytes).map_err(|error| self.broken(error))?;
         self.gaps = file.records;
+        self.has_gap_file = !bytes.is_empty();
+        for (place, gap) in self.gaps.iter().enumerate() {
+            *self.last_gap.entry(&gap.partition, || 0) = place;
+        }
         if file.torn_bytes > 0 {
             let path = top(names::MIRROR_GAPS);
             let cut = self.store.set_len(&path, file.valid_bytes);
@@ -458,6 +467,28 @@ impl LogDir {
         }
     }
 
+    /// The ID that was made up for a topic whose source had none, if it was.
+    pub(crate) fn made_up_id(&self, topic: &str) -> Option<TopicId> {
+        self.own_ids.get(topic).copied()
+    }
+
+    /// Takes note of an ID that was made up for a topic whose source has none. Durable on return.
+    ///
+    /// # Errors
+    /// [`StoreError`] from the system.
+    pub(crate) fn make_up_id(&mut self, topic: &Arc<str>, id: TopicId) -> Result<(), StoreError> {
+        if self.own_ids.insert(Arc::clone(topic), id) == Some(id) {
+            return Ok(());
+        }
+        self.write_own_ids()
+    }
+
+    /// Nothing is known any more of the partitions of a topic that was deleted.
+    pub(crate) fn forget_topic(&mut self, topic: &str) {
+        self.dirty |= self.offsets.remove(topic);
+        self.own_ids.remove(topic);
+    }
+
     fn write_own_ids(&mut self) -> Result<(), StoreError> {
         let contents = own_ids::encode(&self.own_ids);
         self.store.replace(&top(names::MIRROR_TOPICS), contents.as_bytes())
@@ -588,14 +619,15 @@ impl LogDir {
             (old.kind, &old.partition, old.from, old.to)
                 == (record.kind, &record.partition, record.from, record.to)
         };
-        if self.gaps.iter().rev().find(|old| old.partition == record.partition).is_some_and(same) {
+        let last = self.last_gap.get(&record.partition).and_then(|place| self.gaps.get(*place));
+        if last.is_some_and(same) {
             return Ok(());
         }
         let Ok(line) = record.encode() else { return Ok(()) };
-        let path = top(names::MIRROR_GAPS);
-        let is_new = self.store.read(&path, TOP_FILE_BYTES_MAX)?.is_none_or(|b| b.is_empty());
-        let line = if is_new { gaps::header() + &line } else { line };
-        self.store.append(&path, line.as_bytes())?;
+        let line = if self.has_gap_file { line } else { gaps::header() + &line };
+        self.store.append(&top(names::MIRROR_GAPS), line.as_bytes())?;
+        self.has_gap_file = true;
+        *self.last_gap.entry(&record.partition, || 0) = self.gaps.len();
         self.gaps.push(record);
         Ok(())
     }

@@ -17,8 +17,14 @@ use super::status::PartitionStatus;
 /// From the host.
 #[derive(Debug)]
 pub enum Order {
-    /// These topics are the mirror's: their leaders are watched.
-    Watch(Vec<WatchedTopic>),
+    /// These topics are the mirror's: their leaders are watched. Before that nothing is done.
+    Watch {
+        /// The source's cluster ID. While another cluster answers, nothing is asked, opened or
+        /// cut.
+        cluster: Option<Arc<str>>,
+        /// All of them.
+        topics: Vec<WatchedTopic>,
+    },
     /// Bring the log back to what it has in common with the source, and leave it at rest: its end
     /// is cut to where the last mirrored epoch ends here, at most to the last mirrored offset.
     /// Without a last position nothing is known to be common, and it begins anew.
@@ -62,6 +68,9 @@ pub struct WatchedTopic {
     pub name: Arc<str>,
     /// Its ID at the destination, which the files carry.
     pub local_id: TopicId,
+    /// Its ID at the source; all zeros if the source had none when it was made. Another one is
+    /// another topic.
+    pub source_id: TopicId,
 }
 
 /// From the job.

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::link::Doing;
 use super::run::{Host, News, random};
-use super::steps::Begun;
+use super::steps::{Begun, other_cluster};
 use crate::admin::{AdminClient, AdminError};
 use crate::control::steering::Order;
 
@@ -46,20 +46,28 @@ impl Host {
         let Some(link) = self.links.get(mirror) else { return };
         let mut client = self.source_admin(mirror, &link.config);
         let (sender, generation) = (self.news_sender.clone(), link.generation);
+        let cluster = link.config.source_cluster_id.clone();
+        let mut gone = link.gone.subscribe();
         let mirror = Arc::clone(mirror);
         tokio::task::spawn_local(async move {
             let policy = BackoffPolicy::new(RETRY_MIN, RETRY_MAX);
             let (mut backoff, origin) = (Backoff::default(), Instant::now());
             let outcome = loop {
-                match ask(&mut client, &own_cluster, &begun).await {
+                match ask(&mut client, (&own_cluster, cluster.as_deref()), &begun).await {
                     Ok(outcome) => break outcome,
                     Err(error) => {
-                        tracing::info!("mirror {mirror}: {error}; asked again");
+                        let reason: Arc<str> = Arc::from(error.to_string());
+                        let _ = sender.send(News::Unreachable {
+                            mirror: Arc::clone(&mirror),
+                            generation,
+                            begun: begun.clone(),
+                            reason,
+                        });
                         let now = Tick::ZERO.after(origin.elapsed());
                         let at = backoff.failed(policy, now, random());
                         tokio::select! {
                             () = tokio::time::sleep_until(origin + at.since(Tick::ZERO)) => {}
-                            () = sender.closed() => return,
+                            _ = gone.changed() => return,
                         }
                     }
                 }
@@ -95,12 +103,19 @@ impl Host {
 /// Asks once; an error is one of reaching the source.
 async fn ask(
     client: &mut AdminClient,
-    own_cluster: &str,
+    (own_cluster, cluster): (&str, Option<&str>),
     begun: &[Begun],
 ) -> Result<LookedUp, AdminError> {
     let all = |common: Result<Option<LastMirrored>, Failure>| {
         begun.iter().map(|(key, at, run)| (key.clone(), at.clone(), *run, common.clone())).collect()
     };
+    // Before anything is cut by what another cluster says.
+    let found = client.metadata(Some(&[])).await?.cluster_id;
+    if let Some((known, found)) = cluster.zip(found.as_deref())
+        && known != found
+    {
+        return Ok(all(Err(other_cluster(Some(known), found))));
+    }
     let listed = match client.read(&ListClusterMirrorsRequest::default()).await {
         Ok(listed) => listed,
         // A Kafka without mirrors, or with mirrors turned off, has none.
@@ -124,7 +139,15 @@ async fn ask(
             .collect(),
         ..DescribeClusterMirrorsRequest::default()
     };
-    let there = There::new(&client.read(&request).await?);
+    // Each broker of a cluster answers for what it coordinates.
+    let mut there = There::default();
+    for (_, peer) in client.brokers().await? {
+        let described = client.read_of(&peer, &request).await?;
+        if let Some(refused) = there.add(&described) {
+            let reason = format!("the source refuses to describe its mirrors: {refused}");
+            return Ok(all(Err(Failure { reason: Arc::from(reason), retryable: true })));
+        }
+    }
     Ok(begun
         .iter()
         .map(|(key, at, run)| (key.clone(), at.clone(), *run, there.common_end(key, at)))
@@ -158,29 +181,39 @@ struct There {
 }
 
 impl There {
-    fn new(described: &DescribeClusterMirrorsResponse) -> Self {
-        let mut it = Self::default();
+    /// Takes in what one broker says; its refusal of a mirror, if there is one.
+    fn add(&mut self, described: &DescribeClusterMirrorsResponse) -> Option<ErrorCode> {
+        let codes = described.mirrors.iter().map(|it| it.error_code);
+        let refused = codes.chain([described.error_code]).find(|code| *code != 0);
+        if refused.is_some() {
+            return refused.map(ErrorCode);
+        }
         for mirror in &described.mirrors {
             for topic in &mirror.topics {
                 for partition in &topic.partitions {
                     let at = TopicPartition::new(&*topic.topic_name, partition.partition_index);
                     if partition.state != MirrorState::Stopped.name() {
                         let name = mirror.mirror_name.clone();
-                        it.loops.insert(at.clone(), (name, partition.state.clone()));
+                        self.loops.insert(at.clone(), (name, partition.state.clone()));
                     }
                     let (epoch, offset) =
                         (partition.last_mirror_epoch, partition.last_mirror_offset);
-                    further(&mut it.last, at, epoch, offset);
+                    further(&mut self.last, at, epoch, offset);
                 }
             }
         }
         for topic in &described.lookup_results {
             for found in &topic.partitions {
                 let at = (topic.topic_id, found.partition_index);
-                further(&mut it.last_by_id, at, found.last_mirror_epoch, found.last_mirror_offset);
+                further(
+                    &mut self.last_by_id,
+                    at,
+                    found.last_mirror_epoch,
+                    found.last_mirror_offset,
+                );
             }
         }
-        it
+        None
     }
 
     /// Where the common end of a partition is, if that is known.
@@ -242,7 +275,8 @@ mod tests {
             }],
             ..DescribedClusterMirror::default()
         };
-        There::new(&DescribeClusterMirrorsResponse {
+        let mut there = There::default();
+        let refused = there.add(&DescribeClusterMirrorsResponse {
             mirrors: states.iter().map(mirror).collect(),
             lookup_results: vec![EpochLookupResult {
                 topic_id: TopicId(Uuid::from_u128(7)),
@@ -253,7 +287,9 @@ mod tests {
                 }],
             }],
             ..DescribeClusterMirrorsResponse::default()
-        })
+        });
+        assert_eq!(refused, None);
+        there
     }
 
     fn end(there: &There) -> Result<Option<(i32, i64)>, String> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use heliostat_core::coordinator::partition::{Event, Failure};
-use heliostat_core::types::TopicPartition;
+use heliostat_core::metadata::image::TopicImage;
+use heliostat_core::types::{TopicId, TopicPartition};
 
 use super::link::{Doing, Running};
 use super::run::Host;
@@ -21,6 +22,9 @@ impl Host {
                 self.aligned.insert(key.clone());
                 if self.mirrors.last_mirrored(&key).is_some() {
                     self.outdated.push(key.clone());
+                    // What was written here is cut, and its leader epoch has had it: what is
+                    // written after the next stop gets another one.
+                    self.used_epochs.push((key.topic, at.partition, self.local_epoch(at)));
                 }
                 super::fault::point("truncation.aligned");
                 self.report(&key, Event::Finished, run);
@@ -35,7 +39,8 @@ impl Host {
                 let failure = Failure { reason, retryable };
                 self.report(&key, |run| Event::Failed(run, failure), run);
             }
-            (Doing::Pauses | Doing::Stops, Outcome::Released) => {
+            // What has failed on the way is closed as well.
+            (Doing::Pauses | Doing::Stops, Outcome::Released | Outcome::Failed { .. }) => {
                 link.running.remove(at);
                 self.released(&key, at, run, doing);
             }
@@ -44,15 +49,23 @@ impl Host {
         }
     }
 
-    /// Tells a mirror's job which topics are its own.
+    /// Tells a mirror's job which topics are its own, and of which cluster.
     pub(super) fn watch_topics(&mut self, mirror: &str) {
-        let topics: Vec<_> = self
-            .image()
-            .topics_of(mirror)
-            .map(|(topic, _)| WatchedTopic { name: Arc::clone(&topic.name), local_id: topic.id })
-            .collect();
+        let log_dir = self.log_dir.borrow();
+        let watched = |topic: &TopicImage| {
+            let made_up = log_dir.made_up_id(&topic.name) == Some(topic.id);
+            WatchedTopic {
+                name: Arc::clone(&topic.name),
+                local_id: topic.id,
+                source_id: if made_up { TopicId::NONE } else { topic.id },
+            }
+        };
+        let topics: Vec<_> =
+            self.image().topics_of(mirror).map(|(topic, _)| watched(topic)).collect();
+        drop(log_dir);
         if let Some(link) = self.links.get(mirror) {
-            link.order(Order::Watch(topics));
+            let cluster = link.config.source_cluster_id.as_deref().map(Arc::from);
+            link.order(Order::Watch { cluster, topics });
         }
     }
 
@@ -67,11 +80,19 @@ impl Host {
         if !self.is_current(mirror, generation) {
             return;
         }
-        let failed = outcome.as_ref().err().map(ToString::to_string);
+        let failed = match &outcome {
+            Ok(report) if report.clean => None,
+            Ok(_) => Some("it did not end in time".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        if failed.is_some() {
+            self.distrust_all(mirror);
+        }
         self.collect(mirror, outcome);
         let Some(link) = self.links.remove(mirror) else { return };
         if let Some(reason) = failed {
             // Loudly, and once: what a bug has stopped is not started again by itself.
+            self.broken.insert(Arc::clone(mirror));
             tracing::error!("mirror {mirror}: {reason}");
             for (_, Running { key, run, .. }) in link.running {
                 let reason = Arc::from(format!("{reason}; restart the host"));
@@ -84,6 +105,17 @@ impl Host {
             self.start_link(mirror);
             self.watch_topics(mirror);
             self.order_again(mirror, link.running);
+        }
+    }
+
+    /// Nobody has closed the logs of a mirror's partitions.
+    pub(super) fn distrust_all(&mut self, mirror: &str) {
+        self.is_tainted = true;
+        let mut log_dir = self.log_dir.borrow_mut();
+        for (topic, _) in self.journal.image().topics_of(mirror) {
+            for partition in 0..topic.partition_count() {
+                log_dir.distrust(&TopicPartition::new(Arc::clone(&topic.name), partition));
+            }
         }
     }
 

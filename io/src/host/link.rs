@@ -11,7 +11,7 @@ use heliostat_core::coordinator::MirrorKey;
 use heliostat_core::coordinator::partition::Run;
 use heliostat_core::protocol::Metadata;
 use heliostat_core::types::{LeaderEpoch, TopicPartition};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::run::News;
 use crate::control::steering::{Helm, Order, steering};
@@ -79,6 +79,8 @@ pub(super) struct Link {
     pub(super) topics_at: BTreeMap<Arc<str>, usize>,
     /// It is told to end; another one follows if the mirror is still there.
     pub(super) ending: bool,
+    /// Dropped with it: whoever asks the source for it asks no more.
+    pub(super) gone: watch::Sender<()>,
     /// Another cluster answers at the source's addresses.
     pub(super) other_cluster: Option<String>,
 }
@@ -150,6 +152,7 @@ impl Link {
             metadata: None,
             topics_at: BTreeMap::new(),
             ending: false,
+            gone: watch::Sender::new(()),
             other_cluster: None,
         })
     }

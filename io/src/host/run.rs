@@ -11,7 +11,7 @@ use heliostat_core::coordinator::state_log::StateAppendError;
 use heliostat_core::coordinator::{DesiredState, LastMirrored, MirrorKey, Mirrors, StateRecord};
 use heliostat_core::metadata::image::MetadataImage;
 use heliostat_core::time::Tick;
-use heliostat_core::types::{LeaderEpoch, TopicPartition};
+use heliostat_core::types::{LeaderEpoch, TopicId, TopicPartition};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -20,10 +20,14 @@ use super::align::LookedUp;
 use super::failover::{Inspected, Marked, Stopping};
 use super::journal::Journal;
 use super::link::Link;
+use super::steps::Begun;
 use crate::control::steering::Happening;
 use crate::control::{CancelHandle, CancelWatch, JobError, JobReport, SharedLogDir};
 use crate::listener::Listener;
 use crate::listener::control::{ControlCall, ControlCalls, FeatureLevels};
+
+/// News that are taken in a row, before clients are heard and states are stored.
+const NEWS_AT_ONCE: usize = 10_000;
 
 /// How a host ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +64,8 @@ pub(super) enum News {
     Happened { mirror: Arc<str>, generation: u64, happening: Happening },
     /// A mirror's job has ended.
     JobEnded { mirror: Arc<str>, generation: u64, outcome: Result<JobReport, JobError> },
+    /// A source cannot be asked where the common ends are.
+    Unreachable { mirror: Arc<str>, generation: u64, begun: Vec<Begun>, reason: Arc<str> },
     /// Sources were asked where the common ends are.
     LookedUp { mirror: Arc<str>, generation: u64, outcome: LookedUp },
     /// Logs of partitions that are being stopped were looked at.
@@ -87,6 +93,12 @@ pub struct Host {
     pub(super) aligned: BTreeSet<MirrorKey>,
     /// Partitions that mirror again: what their last stop has left counts no more.
     pub(super) outdated: Vec<MirrorKey>,
+    /// Leader epochs whose own records were cut.
+    pub(super) used_epochs: Vec<(TopicId, i32, LeaderEpoch)>,
+    /// Mirrors whose job a bug has ended: not started again before the host is.
+    pub(super) broken: BTreeSet<Arc<str>>,
+    /// Logs were not closed: no marker vouches for them.
+    pub(super) is_tainted: bool,
     pub(super) features: Arc<FeatureLevels>,
     pub(super) listener: Listener,
     pub(super) calls: ControlCalls,
@@ -131,9 +143,13 @@ impl Host {
                 Next::News(first) => {
                     // Very many come at once, and their states are stored together.
                     let mut next = Some(first);
-                    while let Some(news) = next {
+                    for _ in 0..NEWS_AT_ONCE {
+                        let Some(news) = next else { break };
                         self.take_news(news).await?;
                         next = self.news.try_recv().ok();
+                    }
+                    if let Some(last) = next {
+                        self.take_news(last).await?;
                     }
                     let inspected = std::mem::take(&mut self.inspected);
                     self.take_inspected(inspected).await?;
@@ -145,6 +161,7 @@ impl Host {
             let now = self.now();
             self.mirrors.wake(now, random);
             if now >= self.checkpoint_due {
+                self.start_missing_links();
                 self.write_checkpoints();
             }
         }
@@ -180,6 +197,15 @@ impl Host {
                 self.job_ended(&mirror, generation, outcome);
                 Ok(())
             }
+            News::Unreachable { mirror, generation, begun, reason } => {
+                if self.is_current(&mirror, generation) {
+                    for (key, _, run) in begun {
+                        let why = Arc::clone(&reason);
+                        self.report(&key, |run| Event::SourceUnreachable(run, why), run);
+                    }
+                }
+                Ok(())
+            }
             News::LookedUp { mirror, generation, outcome } => {
                 if self.is_current(&mirror, generation) {
                     self.take_looked_up(&mirror, outcome);
@@ -205,6 +231,10 @@ impl Host {
     /// Stores what is to be stored and begins what follows, until nothing does.
     pub(super) async fn settle(&mut self) -> Result<(), HostError> {
         loop {
+            let used = std::mem::take(&mut self.used_epochs);
+            if !used.is_empty() {
+                self.raise(used).await?;
+            }
             let states = self.mirrors.take_to_store();
             let had_states = !states.is_empty();
             if had_states {
@@ -317,6 +347,9 @@ impl Host {
                     if let News::JobEnded { mirror, generation, outcome } = news
                         && self.is_current(&mirror, generation)
                     {
+                        if !outcome.as_ref().is_ok_and(|report| report.clean) {
+                            self.distrust_all(&mirror);
+                        }
                         self.collect(&mirror, outcome);
                         self.links.remove(&mirror);
                     }
@@ -325,6 +358,10 @@ impl Host {
         }
         self.write_checkpoints();
         let log = self.config.mirror.log;
+        if self.is_tainted {
+            self.listener.stop();
+            return HostReport { clean: false, shard_errors: self.shard_errors };
+        }
         let finished = self.log_dir.borrow_mut().finish(log);
         if let Err(error) = &finished {
             tracing::warn!("no clean stop: {error}; the next start recovers");

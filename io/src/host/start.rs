@@ -13,7 +13,7 @@ use heliostat_core::coordinator::{MirrorKey, MirrorState, Mirrors, StateRecord};
 use heliostat_core::metadata::controller::{
     BrokerRegistration, Decision, bootstrap, new_epochs_at_start, register_broker,
 };
-use heliostat_core::metadata::image::{MIRROR_VERSION, ResourceType};
+use heliostat_core::metadata::image::{Configs, MIRROR_VERSION, ResourceType};
 use heliostat_core::metadata::log::{MetadataLogLimits, MetadataLogOptions};
 use heliostat_core::metadata::record::BrokerEndpoint;
 use heliostat_core::time::Tick;
@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::HostError;
 use super::journal::Journal;
 use super::link::{Link, LinkHost};
+use super::requests::THROTTLED_RATE;
 use super::run::{Host, HostHandle};
 use crate::control::{Ends, LogDir, cancellation, now_ms};
 use crate::listener::control::{ControlLimits, FeatureLevels, control_port};
@@ -110,6 +111,9 @@ impl Host {
             inspected: Vec::new(),
             aligned: BTreeSet::new(),
             outdated: Vec::new(),
+            used_epochs: Vec::new(),
+            is_tainted: false,
+            broken: BTreeSet::new(),
             features,
             listener,
             calls,
@@ -176,14 +180,40 @@ impl Host {
         }
     }
 
+    /// What mirrors have that do not say otherwise: the file's, unless the broker's configs were
+    /// altered since.
+    pub(super) fn mirror_defaults(&self) -> Vec<(String, String)> {
+        let node = self.config.node_id.to_string();
+        let altered = ["", node.as_str()].into_iter().flat_map(|name| {
+            let configs = self.image().configs(ResourceType::BROKER, name).into_iter();
+            configs.flat_map(Configs::iter).filter(|(key, _)| *key != THROTTLED_RATE)
+        });
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        self.config.mirror_defaults.iter().cloned().chain(altered.map(owned)).collect()
+    }
+
+    /// Starts the jobs that could not be started before.
+    pub(super) fn start_missing_links(&mut self) {
+        let missing: Vec<Arc<str>> = self
+            .image()
+            .mirrors()
+            .filter(|mirror| !self.links.contains_key(*mirror) && !self.broken.contains(*mirror))
+            .map(Arc::from)
+            .collect();
+        for mirror in missing {
+            self.start_link(&mirror);
+            self.watch_topics(&mirror);
+        }
+    }
+
     /// Starts the job of a mirror, with the configs that are stored. A mirror without one stays,
     /// and can be stopped and described all the same.
     pub(super) fn start_link(&mut self, mirror: &Arc<str>) {
         let Some(configs) = self.image().configs(ResourceType::MIRROR, mirror) else { return };
         let stored: BTreeMap<String, String> =
             configs.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let defaults = &self.config.mirror_defaults;
-        let level = match MirrorLevelConfig::from_pairs(defaults, stored.clone()) {
+        let defaults = self.mirror_defaults();
+        let level = match MirrorLevelConfig::from_pairs(&defaults, stored.clone()) {
             Ok(level) => level,
             Err(error) => {
                 tracing::error!("mirror {mirror} does not start: {error}");
@@ -201,7 +231,10 @@ impl Host {
         };
         let started = Link::start(mirror, level, stored, host);
         match started {
-            Ok(link) => drop(self.links.insert(Arc::clone(mirror), link)),
+            Ok(link) => {
+                self.links.insert(Arc::clone(mirror), link);
+                self.apply_throttle();
+            }
             Err(error) => tracing::error!("mirror {mirror} does not start: {error}"),
         }
     }

@@ -15,7 +15,7 @@ use heliostat_core::types::{LeaderEpoch, TopicId, TopicPartition};
 use uuid::Uuid;
 
 use super::HostError;
-use super::link::Link;
+use super::link::{Doing, Link, Running};
 use super::run::Host;
 use super::steps::{above, other_cluster};
 
@@ -75,7 +75,11 @@ impl Host {
             return false;
         }
         link.other_cluster = Some(found.clone());
-        let running: Vec<_> = std::mem::take(&mut link.running).into_iter().collect();
+        // Stops and pauses need nothing of the source.
+        let needs_source = |_: &TopicPartition, it: &mut Running| {
+            !matches!(it.doing, Doing::Stops | Doing::Pauses)
+        };
+        let running: Vec<_> = link.running.extract_if(.., needs_source).collect();
         for (at, _) in &running {
             link.order(crate::control::steering::Order::Release { at: at.clone() });
         }
@@ -186,9 +190,12 @@ impl Host {
         let mut topics = Vec::new();
         for topic in &metadata.topics {
             let name = &topic.identity.name;
-            let is_tied = self.image().mirror_of(name).is_some();
+            // One that is here already is an operator's to name: clients may write to it.
+            if self.image().topic(name).is_some() {
+                continue;
+            }
             let is_selected = config.topics.decide(name, topic.is_internal).is_selected();
-            if is_selected && !is_tied && topic.error.is_none() && !topic.partitions.is_empty() {
+            if is_selected && topic.error.is_none() && !topic.partitions.is_empty() {
                 topics.push(StartMirrorTopic {
                     topic_id: topic.identity.id,
                     topic_name: name.to_string(),
@@ -213,6 +220,7 @@ impl Host {
                     );
                 }
                 self.journal.decide(decision.records).await?;
+                self.note_made_up(&request.topics);
                 self.watch_topics(mirror);
                 for topic in request.topics {
                     self.want(&topic.topic_name);
@@ -221,6 +229,17 @@ impl Host {
             Err(refusal) => tracing::warn!("mirror {mirror}: {refusal}"),
         }
         Ok(())
+    }
+
+    /// Takes note of the IDs of topics whose source has none.
+    pub(super) fn note_made_up(&mut self, topics: &[StartMirrorTopic]) {
+        for topic in topics.iter().filter(|topic| topic.topic_id == TopicId::NONE) {
+            let Some(known) = self.journal.image().topic(&topic.topic_name) else { continue };
+            let noted = self.log_dir.borrow_mut().make_up_id(&known.name, known.id);
+            if let Err(error) = noted {
+                tracing::warn!("topic {}: its ID is not noted: {error}", topic.topic_name);
+            }
+        }
     }
 
     /// Keys of a topic's partitions in its mirror.

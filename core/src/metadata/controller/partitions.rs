@@ -11,6 +11,9 @@ use crate::protocol::ErrorCode;
 use crate::protocol::mirror::{BumpLeaderEpochsRequest, BumpPartition};
 use crate::types::{BrokerId, LeaderEpoch, TopicId};
 
+/// Nobody may ask for a leader epoch above it: half of all that there are.
+const REQUESTED_EPOCH_MAX: i32 = i32::MAX / 2;
+
 /// A topic that is to have more partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrowTopic {
@@ -118,6 +121,14 @@ fn bump(
     if now.leader_epoch.0 > asked.min_leader_epoch {
         return Ok(now.leader_epoch);
     }
+    if asked.min_leader_epoch > REQUESTED_EPOCH_MAX {
+        let message = format!(
+            "leader epoch {} of partition {}-{index} is above {REQUESTED_EPOCH_MAX}: no cluster \
+             has had so many elections, and few would be left for later ones",
+            asked.min_leader_epoch, topic.name
+        );
+        return Err(Refusal::new(code::INVALID_REQUEST, message));
+    }
     raise(draft, topic, index, now, asked.min_leader_epoch)
 }
 
@@ -126,10 +137,11 @@ fn bump(
 /// append of a start. Returns how many there are.
 ///
 /// Writable are topics of no mirror and those that are wanted stopped. Whatever their partitions'
-/// states are, a higher epoch does no harm.
+/// states are, a higher epoch does no harm. A partition that has used up its epochs stays as it
+/// is, or nobody could delete its topic any more.
 ///
 /// # Errors
-/// INVALID_REQUEST for a partition that has used up its epochs.
+/// Only a bug's.
 pub fn new_epochs_at_start(image: &MetadataImage) -> Result<Decision<usize>, Refusal> {
     let mut draft = Draft::new(image);
     for topic in image.topics() {
@@ -138,7 +150,9 @@ pub fn new_epochs_at_start(image: &MetadataImage) -> Result<Decision<usize>, Ref
             continue;
         }
         for (index, now) in (0..).zip(&topic.partitions) {
-            raise(&mut draft, topic, index, *now, now.leader_epoch.0)?;
+            if now.leader_epoch.0 < i32::MAX && now.partition_epoch < i32::MAX {
+                raise(&mut draft, topic, index, *now, now.leader_epoch.0)?;
+            }
         }
     }
     let decision = draft.finish(());

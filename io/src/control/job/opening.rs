@@ -49,7 +49,7 @@ impl Settling {
 
 impl Job {
     pub(super) fn open_what_is_due(&mut self, now: Tick) {
-        if self.parked || self.openers.room() == 0 {
+        if self.parked || self.openers.room() == 0 || !self.knows_its_source() {
             return;
         }
         for key in self.copies.due_to_open(now, self.openers.room()) {

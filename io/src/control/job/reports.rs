@@ -155,6 +155,8 @@ impl Job {
                 self.command(shard, Command::Remove { key });
             }
             // An end beats a move.
+            // Who waits for it to rest hears that, whatever else becomes of it.
+            (Phase::Leaving { then: Then::Rest, .. }, Then::Fail(_)) => {}
             (Phase::Leaving { shard, .. }, then @ (Then::Fail(_) | Then::Rest)) => {
                 copy.phase = Phase::Leaving { shard: *shard, then };
             }

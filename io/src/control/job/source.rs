@@ -31,6 +31,9 @@ struct Range {
 impl Job {
     /// Asks for everything that is wanted and due, many partitions in one question.
     pub(super) fn ask_what_is_due(&mut self, now: Tick) {
+        if !self.knows_its_source() {
+            return;
+        }
         let (mut ranges, mut ends) = (Vec::new(), Vec::new());
         let mut wants_identity = false;
         // Those that are left are due at once, with questions of their own.

@@ -23,11 +23,21 @@ pub(super) struct Steered {
     watched: BTreeSet<Arc<str>>,
     /// The IDs that their files carry.
     local_ids: BTreeMap<Arc<str>, TopicId>,
+    /// Cluster ID of the source.
+    cluster: Option<Arc<str>>,
+    /// The source has said who it is, and is the one.
+    confirmed: bool,
 }
 
 impl Steered {
     pub(super) fn new(steering: Steering) -> Self {
-        Self { steering, watched: BTreeSet::new(), local_ids: BTreeMap::new() }
+        Self {
+            steering,
+            watched: BTreeSet::new(),
+            local_ids: BTreeMap::new(),
+            cluster: None,
+            confirmed: false,
+        }
     }
 
     pub(super) fn local_id(&self, topic: &str) -> Option<TopicId> {
@@ -65,7 +75,7 @@ impl Job {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Watch(topics) => self.watch(topics),
+            Order::Watch { cluster, topics } => self.watch(cluster, topics),
             Order::Align { at, last } => self.align(&at, last),
             Order::Follow { at, local_epoch, may_cut, unclean } => {
                 self.follow(&at, local_epoch, may_cut, unclean);
@@ -81,13 +91,17 @@ impl Job {
         }
     }
 
-    fn watch(&mut self, topics: Vec<WatchedTopic>) {
+    fn watch(&mut self, cluster: Option<Arc<str>>, topics: Vec<WatchedTopic>) {
         let Some(steered) = &mut self.steered else { return };
         let watched: BTreeSet<_> = topics.iter().map(|topic| Arc::clone(&topic.name)).collect();
-        let is_new = watched.iter().any(|name| !steered.watched.contains(name));
         for gone in steered.watched.difference(&watched) {
             self.topics.forget(gone);
         }
+        let is_new = topics.iter().fold(!steered.confirmed, |is_new, topic| {
+            self.topics.expect(&topic.name, topic.source_id) | is_new
+        });
+        steered.confirmed &= steered.cluster == cluster;
+        steered.cluster = cluster;
         steered.watched = watched;
         steered.local_ids = topics.into_iter().map(|topic| (topic.name, topic.local_id)).collect();
         if is_new {
@@ -95,8 +109,20 @@ impl Job {
         }
     }
 
+    /// Whether the source is known to be the one that is mirrored: before, a look at it could
+    /// cost the copy.
+    pub(super) fn knows_its_source(&self) -> bool {
+        self.steered.as_ref().is_none_or(|steered| steered.confirmed)
+    }
+
     /// The partition's copy, which is made if there is none.
     fn steer(&mut self, at: &TopicPartition, goal: Goal) -> Option<&mut Copy> {
+        // A topic that has ended may be there again, by the same ID or another one.
+        if self.topics.contains(&at.topic) && self.topics.identity(&at.topic).is_none() {
+            let known = self.topics.id(&at.topic);
+            self.topics.expect(&at.topic, known);
+            self.refresh_soon();
+        }
         let source_id = self.topics.identity(&at.topic).map_or(TopicId::NONE, |topic| topic.id);
         let copies = &mut self.copies;
         let key = *self.by_name.entry(at, || copies.insert(at.clone(), source_id));
@@ -275,10 +301,18 @@ impl Job {
     }
 
     pub(super) fn take_steered_metadata(&mut self, metadata: &Metadata) {
-        self.take_brokers(metadata);
-        let Some(steered) = &self.steered else { return };
-        let refresh = self.topics.refresh(metadata, &steered.watched);
+        let Some(steered) = &mut self.steered else { return };
         let _ = steered.steering.happenings.send(Happening::Metadata(Box::new(metadata.clone())));
+        let found = metadata.cluster_id.as_deref();
+        steered.confirmed = match (steered.cluster.as_deref(), found) {
+            (Some(known), Some(found)) => known == found,
+            _ => true,
+        };
+        if !steered.confirmed {
+            return;
+        }
+        let refresh = self.topics.refresh(metadata, &steered.watched);
+        self.take_brokers(metadata);
         self.take_refresh(refresh);
     }
 

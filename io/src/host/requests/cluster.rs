@@ -11,7 +11,7 @@ use heliostat_core::metadata::image::{MIRROR_VERSION, TopicImage};
 use heliostat_core::protocol::ErrorCode;
 use heliostat_core::protocol::mirror::{CreateTopicsRequest, CreateTopicsResponse, CreatedTopic};
 use heliostat_core::serve::NodeEndpoint;
-use heliostat_core::types::TopicId;
+use heliostat_core::types::{TopicId, TopicPartition};
 use uuid::Uuid;
 
 use super::super::HostError;
@@ -150,7 +150,9 @@ impl Host {
                 .collect(),
             configs: topic.configs.iter().map(|it| (it.name.clone(), it.value.clone())).collect(),
         };
-        let topics: Vec<NewTopic> = asked.topics.iter().map(new).collect();
+        let is_own = |topic: &NewTopic| topic.name == MIRROR_STATE_TOPIC;
+        let (own, topics): (Vec<NewTopic>, Vec<NewTopic>) =
+            asked.topics.iter().map(new).partition(is_own);
         let defaults = TopicDefaults { node: self.config.node_id, partitions: DEFAULT_PARTITIONS };
         let decision =
             create_topics(self.image(), &topics, defaults, &mut || TopicId(Uuid::new_v4()));
@@ -174,8 +176,14 @@ impl Host {
             }
             out
         };
+        let refused = own.into_iter().map(|topic| CreatedTopic {
+            name: topic.name,
+            error_code: ErrorCode::INVALID_TOPIC_EXCEPTION.0,
+            error_message: Some("the first mirror makes it".to_owned()),
+            ..CreatedTopic::default()
+        });
         Ok(CreateTopicsResponse {
-            topics: decision.answer.into_iter().map(result).collect(),
+            topics: decision.answer.into_iter().map(result).chain(refused).collect(),
             ..CreateTopicsResponse::default()
         })
     }
@@ -222,6 +230,9 @@ impl Host {
         }
         let decision = delete_topics(self.image(), &keys);
         self.journal.decide(decision.records).await?;
+        let gone = decision.answer.iter().filter(|it| it.result.is_ok());
+        let gone: Vec<String> = gone.map(|it| it.name.clone()).collect();
+        self.remove_files(gone).await;
         for named in decision.answer {
             let name = Some(named.name).filter(|name| !name.is_empty());
             let (topic_id, result) = match named.result {
@@ -231,6 +242,32 @@ impl Host {
             out.push(TopicDeleted { name, topic_id, result });
         }
         Ok(out)
+    }
+
+    /// Removes the partitions' directories of topics that are no more. What a crash leaves of
+    /// them is in nobody's way until a topic of the same name is made.
+    async fn remove_files(&mut self, topics: Vec<String>) {
+        for topic in &topics {
+            self.log_dir.borrow_mut().forget_topic(topic);
+        }
+        let root = self.config.log_dir.clone();
+        let removed = tokio::task::spawn_blocking(move || {
+            for entry in std::fs::read_dir(&root)?.flatten() {
+                let name = entry.file_name().into_string().unwrap_or_default();
+                let at = TopicPartition::from_dir_name(&name);
+                if at.is_some_and(|at| topics.iter().any(|topic| **topic == *at.topic)) {
+                    std::fs::remove_dir_all(entry.path())?;
+                }
+            }
+            std::fs::File::open(&root)?.sync_all()
+        });
+        match removed.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!("files of deleted topics are left: {error}; remove them by hand");
+            }
+            Err(bug) => std::panic::resume_unwind(bug.into_panic()),
+        }
     }
 
     pub(super) async fn create_partitions(
@@ -247,7 +284,9 @@ impl Host {
                 .map(|brokers| brokers.iter().map(|broker| broker.0).collect())
                 .collect(),
         };
-        let topics: Vec<GrowTopic> = asked.topics.iter().map(grow).collect();
+        let is_own = |topic: &GrowTopic| topic.name == MIRROR_STATE_TOPIC;
+        let (own, topics): (Vec<GrowTopic>, Vec<GrowTopic>) =
+            asked.topics.iter().map(grow).partition(is_own);
         let decision = create_partitions(self.image(), &topics, self.config.node_id);
         if !asked.validate_only {
             self.journal.decide(decision.records).await?;
@@ -259,7 +298,12 @@ impl Host {
             name: named.name,
             result: named.result.map_err(refusal),
         };
-        Ok(decision.answer.into_iter().map(outcome).collect())
+        let refused = own.into_iter().map(|topic| {
+            let message = "where a state lives hangs on their number, which never changes";
+            let result = Err(Refusal::new(ErrorCode::INVALID_PARTITIONS, message));
+            TopicOutcome { name: topic.name, result }
+        });
+        Ok(decision.answer.into_iter().map(outcome).chain(refused).collect())
     }
 
     pub(super) async fn update_features(

@@ -30,7 +30,8 @@ const DEFAULT: i8 = 5;
 /// Of a mirror: what Kafka's tools know as a dynamic value of no kind of theirs.
 const DYNAMIC_MIRROR: i8 = 0;
 
-const THROTTLED_RATE: &str = "mirror.replication.throttled.rate";
+/// Applied to mirrors at once, without new connections.
+pub(in crate::host) const THROTTLED_RATE: &str = "mirror.replication.throttled.rate";
 const THROTTLED_REPLICAS: &str = "mirror.replication.throttled.replicas";
 
 impl Host {
@@ -119,10 +120,18 @@ impl Host {
             .filter(|change| change.kind == ResourceType::MIRROR)
             .map(|change| change.name.clone())
             .collect();
+        let is_default = |op: &ConfigOp| op.key != THROTTLED_RATE;
+        let defaults_changed = changes
+            .iter()
+            .any(|it| it.kind == ResourceType::BROKER && it.ops.iter().any(is_default));
         if !asked.validate_only {
             self.journal.decide(decision.records).await?;
             for mirror in mirrors {
                 self.reload(&mirror);
+            }
+            if defaults_changed {
+                // Every mirror may go by them: its end starts the next job.
+                self.links.values_mut().for_each(|link| link.end());
             }
             self.apply_throttle();
         }
@@ -157,7 +166,7 @@ impl Host {
         };
         MirrorLevelConfig::check_identity(&pairs(self.image(), &change.name), &after)
             .map_err(invalid)?;
-        MirrorLevelConfig::from_pairs(&self.config.mirror_defaults, after).map_err(invalid)?;
+        MirrorLevelConfig::from_pairs(&self.mirror_defaults(), after).map_err(invalid)?;
         Ok(())
     }
 
@@ -182,9 +191,9 @@ impl Host {
     /// The mirror's patterns are those that are stored now.
     pub(in crate::host) fn reload_filters(&mut self, mirror: &str) {
         let after = pairs(self.image(), mirror);
-        let defaults = &self.config.mirror_defaults;
+        let defaults = self.mirror_defaults();
         let Some(link) = self.links.get_mut(mirror) else { return };
-        match MirrorLevelConfig::from_pairs(defaults, after.clone()) {
+        match MirrorLevelConfig::from_pairs(&defaults, after.clone()) {
             Ok(config) => {
                 link.config = Rc::new(config);
                 link.stored = after;

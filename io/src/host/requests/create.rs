@@ -34,13 +34,11 @@ impl Host {
         asked: CreateClusterMirrorRequest,
         reply: ControlReply,
     ) {
-        let known = self.image().has_mirror(&asked.mirror_name);
         let level = match self.checked(&asked) {
-            Ok(level) if !known => level,
-            outcome => {
-                // The controller names a mirror that is there already, and everything else.
-                let outcome = outcome.and_then(|_| create_mirror(self.image(), &asked).map(drop));
-                reply.answer(ControlResponse::CreateClusterMirror(of_mirror(outcome)));
+            Ok(level) => level,
+            Err(refused) => {
+                let response = of_mirror(Err(refused));
+                reply.answer(ControlResponse::CreateClusterMirror(response));
                 return;
             }
         };
@@ -54,15 +52,28 @@ impl Host {
         });
     }
 
-    /// The configs of a mirror that is to be made.
+    /// The configs of a mirror that is to be made, once all is checked that needs no source.
     fn checked(&self, asked: &CreateClusterMirrorRequest) -> Result<MirrorLevelConfig, Refused> {
+        let mut placed = asked.clone();
+        if !placed.config.iter().any(|it| it.name == MIRROR_SOURCE_CLUSTER_ID) {
+            let name = MIRROR_SOURCE_CLUSTER_ID.to_owned();
+            placed.config.push(ClusterMirrorConfig { name, value: Some("unknown".to_owned()) });
+        }
+        create_mirror(self.image(), &placed)?;
+        if self.links.contains_key(asked.mirror_name.as_str()) {
+            let message = format!(
+                "a mirror {} was deleted a moment ago and still ends; try again",
+                asked.mirror_name
+            );
+            return Err(refused(ErrorCode::INVALID_CLUSTER_MIRROR_STATES, message));
+        }
         let pairs = asked.config.iter().filter_map(|it| Some((it.name.clone(), it.value.clone()?)));
         let pairs: BTreeMap<String, String> = pairs.collect();
         if pairs.get("bootstrap.servers").is_none_or(|servers| servers.trim().is_empty()) {
             let message = "bootstrap.servers is missing: name brokers of the source";
             return Err(refused(ErrorCode::INVALID_REQUEST, message));
         }
-        MirrorLevelConfig::from_pairs(&self.config.mirror_defaults, pairs)
+        MirrorLevelConfig::from_pairs(&self.mirror_defaults(), pairs)
             .map_err(|error| refused(ErrorCode::INVALID_CONFIG, error.to_string()))
     }
 

@@ -1,6 +1,6 @@
 //! How mirrors stand: what is stored of each partition, and what its job says of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,9 +53,10 @@ impl Host {
         let sender = self.news_sender.clone();
         tokio::task::spawn_local(async move {
             let mut statuses = Statuses::new();
+            let deadline = tokio::time::Instant::now() + JOB_ANSWERS_WITHIN;
             for (mirror, receiver) in asked {
                 // A job that ends says nothing more.
-                if let Ok(Ok(all)) = tokio::time::timeout(JOB_ANSWERS_WITHIN, receiver).await {
+                if let Ok(Ok(all)) = tokio::time::timeout_at(deadline, receiver).await {
                     let all = all.into_iter().map(|it| (it.partition.clone(), it)).collect();
                     statuses.insert(mirror, all);
                 }
@@ -69,7 +70,8 @@ impl Host {
         if asked.mirror_names.is_empty() {
             return self.image().mirrors().map(str::to_owned).collect();
         }
-        asked.mirror_names.clone()
+        let all: BTreeSet<&String> = asked.mirror_names.iter().collect();
+        all.into_iter().cloned().collect()
     }
 
     pub(super) fn describe(
@@ -139,6 +141,11 @@ impl Host {
         if let Some(it) = known {
             described.retry_attempt = it.stored().attempts.stored();
             described.error_message = it.stored().reason.as_deref().map(str::to_owned);
+            if let Some((since, why)) = it.unreachable() {
+                let since = i64::try_from(self.now().since(since).as_millis()).unwrap_or(i64::MAX);
+                described.failing_since_ms = now_ms().saturating_sub(since);
+                described.error_message = Some(why.to_string());
+            }
         }
         if let Some(status) = status.filter(|_| state == MirrorState::Mirroring) {
             let source = status.source_high_watermark.max(status.target.unwrap_or(Offset::NONE));

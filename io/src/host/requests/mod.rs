@@ -11,6 +11,7 @@ mod lifecycle;
 mod start;
 mod states;
 
+pub(super) use configs::THROTTLED_RATE;
 pub(super) use describe::Statuses;
 
 use std::sync::Arc;

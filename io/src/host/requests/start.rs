@@ -1,7 +1,8 @@
 //! Topics are started: names and patterns are matched at the source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use heliostat_core::coordinator::state_log::MIRROR_STATE_TOPIC;
 use heliostat_core::coordinator::{DesiredState, MirrorState};
 use heliostat_core::metadata::controller::{Refusal as Refused, start_mirror_topics};
 use heliostat_core::protocol::mirror::{
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 use super::super::HostError;
 use super::super::run::{Host, News};
+use super::super::steps::other_cluster;
 use super::{Ready, of_topics};
 use crate::listener::control::{ControlReply, ControlResponse};
 
@@ -62,6 +64,15 @@ impl Host {
                 return Ok(of_topics(&mirror, Err(refused)));
             }
         };
+        let source =
+            self.links.get(mirror.as_str()).and_then(|it| it.config.source_cluster_id.clone());
+        if let Some((known, found)) = source.as_deref().zip(metadata.cluster_id.as_deref())
+            && known != found
+        {
+            let message = other_cluster(Some(known), found).reason.to_string();
+            let refused = Refused { code: ErrorCode::INVALID_REQUEST, message };
+            return Ok(of_topics(&mirror, Err(refused)));
+        }
         let request = match self.resolved(asked, &metadata) {
             Ok(request) => request,
             Err(refused) => return Ok(of_topics(&mirror, Err(refused))),
@@ -85,6 +96,7 @@ impl Host {
         self.journal.decide(decision.records).await?;
         if is_changed {
             self.reload_filters(&mirror);
+            self.note_made_up(&request.topics);
             self.watch_topics(&mirror);
         }
         let names: Vec<String> = response.topics.iter().map(|it| it.name.clone()).collect();
@@ -100,12 +112,15 @@ impl Host {
         mut asked: StartMirrorTopicsRequest,
         metadata: &Metadata,
     ) -> Result<StartMirrorTopicsRequest, Refused> {
-        let at_source = |name: &str| {
-            let found = metadata.topics.iter().find(|topic| *topic.identity.name == *name);
-            found.filter(|topic| topic.error.is_none())
-        };
+        let there: BTreeMap<&str, &MetadataTopic> =
+            metadata.topics.iter().map(|topic| (&*topic.identity.name, topic)).collect();
+        let at_source = |name: &str| there.get(name).filter(|topic| topic.error.is_none());
         for topic in &mut asked.topics {
-            let Some(found) = at_source(&topic.topic_name) else { continue };
+            let Some(found) = at_source(&topic.topic_name) else {
+                // Whatever the client says: it waits until the source has it.
+                (topic.topic_id, topic.num_partitions) = (TopicId::NONE, 0);
+                continue;
+            };
             check_claims(topic, found)?;
             topic.topic_id = found.identity.id;
             topic.num_partitions = count(found);
@@ -123,34 +138,35 @@ impl Host {
             let selector = TopicSelector::new(&include, &exclude.join(",")).map_err(|error| {
                 Refused { code: ErrorCode::INVALID_REQUEST, message: error.to_string() }
             })?;
+            let named: BTreeSet<String> =
+                asked.topics.iter().map(|topic| topic.topic_name.clone()).collect();
+            let literal: BTreeSet<&str> =
+                asked.include_patterns.iter().map(String::as_str).collect();
+            let mut matched = Vec::new();
             for topic in &metadata.topics {
                 let name = &topic.identity.name;
-                let is_named = asked.topics.iter().any(|it| *it.topic_name == **name);
+                // A topic that is here already, and not mirrored, may be written to: it is cut
+                // back, or lost, only where it is named as it is.
+                let is_meant = literal.contains(&**name) || self.image().topic(name).is_none();
                 let is_selected = selector.decide(name, topic.is_internal).is_selected();
-                if is_selected
-                    && !is_named
-                    && topic.error.is_none()
-                    && !self.is_settled(&asked, name)
-                {
-                    asked.topics.push(StartMirrorTopic {
+                if is_meant && is_selected && !named.contains(&**name) && topic.error.is_none() {
+                    matched.push(StartMirrorTopic {
                         topic_id: topic.identity.id,
                         topic_name: name.to_string(),
                         num_partitions: count(topic),
                     });
                 }
             }
+            asked.topics.extend(matched);
         }
         for topic in &asked.topics {
+            if topic.topic_name == MIRROR_STATE_TOPIC {
+                let message = format!("{MIRROR_STATE_TOPIC} is this host's own; exclude it");
+                return Err(Refused { code: ErrorCode::INVALID_REQUEST, message });
+            }
             self.check_stopped(&topic.topic_name)?;
         }
         Ok(asked)
-    }
-
-    /// Whether a pattern does not mean this topic: it is paused, and stays so.
-    fn is_settled(&self, asked: &StartMirrorTopicsRequest, topic: &str) -> bool {
-        self.image().mirror_of(topic).is_some_and(|link| {
-            link.mirror == asked.mirror_name && link.desired == DesiredState::Paused
-        })
     }
 
     /// A topic whose stop is under way cannot be started before it is over.

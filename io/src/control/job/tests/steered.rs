@@ -33,8 +33,8 @@ impl Steered {
             })
             .unwrap();
         let local_id = TopicId(uuid::Uuid::from_u128(ID));
-        let topics = vec![WatchedTopic { name: Arc::from("t"), local_id }];
-        helm.orders.send(Order::Watch(topics)).unwrap();
+        let topics = vec![WatchedTopic { name: Arc::from("t"), local_id, source_id: local_id }];
+        helm.orders.send(Order::Watch { cluster: Some(Arc::from("source-1")), topics }).unwrap();
         Self { helm, log_dir, handle, shard, job: tokio::task::spawn_local(job.run()) }
     }
 
@@ -142,8 +142,8 @@ fn a_partition_may_be_ordered_before_the_source_tells_of_it() {
         helm.orders.send(follow).unwrap();
         assert!(matches!(shard.next().await, Seen::Added { .. }));
         let local_id = TopicId(uuid::Uuid::from_u128(ID));
-        let topics = vec![WatchedTopic { name: Arc::from("t"), local_id }];
-        helm.orders.send(Order::Watch(topics)).unwrap();
+        let topics = vec![WatchedTopic { name: Arc::from("t"), local_id, source_id: local_id }];
+        helm.orders.send(Order::Watch { cluster: Some(Arc::from("source-1")), topics }).unwrap();
         let leads = |it: &Command| matches!(it, Command::SetLeader { leader, .. } if leader.broker == BrokerId(1));
         shard.other(leads).await;
         assert!(shard.others.iter().any(|it| {
@@ -253,4 +253,73 @@ fn a_host_has_its_log_dir_and_no_other() {
     let copy = tempfile::tempdir().unwrap();
     LogDir::open(copy.path()).unwrap().bind(Some("source-1")).unwrap();
     assert!(LogDir::open_host(copy.path(), BrokerId(7), None).is_err());
+}
+
+/// Whoever answers at the source's addresses may not cost the copy.
+#[test]
+fn nothing_is_cut_while_another_cluster_answers() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        prepare_host(dir.path(), &[(0, 0..3)]);
+        let source = Source::start(&[("t", Topic::new(ID, 1, 0, 9))]);
+        source.change(|world| world.cluster = "elsewhere");
+        let mut job = Steered::start(dir.path(), &source);
+        job.order(Order::Align { at: at(), last: None });
+        // Two refreshes: a job that believed it would have asked for offsets by then.
+        job.metadata().await;
+        job.metadata().await;
+        assert!(!dir.path().join("mirror-gaps").exists());
+        job.order(Order::Release { at: at() });
+        assert_eq!(job.outcome().await, Outcome::Released, "a stop needs no source");
+        source.change(|world| world.cluster = "source-1");
+        job.order(Order::Align { at: at(), last: None });
+        assert_eq!(job.outcome().await, Outcome::Aligned);
+        job.stop().await;
+    });
+}
+
+/// The stop of a topic that ends at the source is told of its end, not of the topic's.
+#[test]
+fn a_release_is_answered_whatever_becomes_of_the_topic() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 1, 0, 9))]);
+        let mut job = Steered::start(dir.path(), &source);
+        job.follow(5);
+        let (key, ..) = job.added().await;
+        job.order(Order::Release { at: at() });
+        assert_eq!(job.shard.next().await, Seen::Removed(key));
+        source.change(|world| world.topics.clear());
+        for _ in 0..4 {
+            job.metadata().await;
+        }
+        job.shard.give_back(key, ReturnReason::Asked);
+        assert_eq!(job.outcome().await, Outcome::Released);
+        job.stop().await;
+    });
+}
+
+/// A topic that hides for a while, as behind an ACL, is followed again once somebody says so.
+#[test]
+fn a_topic_that_was_gone_can_be_followed_again() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Source::start(&[("t", Topic::new(ID, 1, 0, 9))]);
+        let mut job = Steered::start(dir.path(), &source);
+        job.follow(5);
+        let (key, ..) = job.added().await;
+        source.change(|world| world.topics.clear());
+        assert_eq!(job.shard.next().await, Seen::Removed(key));
+        job.shard.give_back(key, ReturnReason::Asked);
+        let Outcome::Failed { retryable: false, .. } = job.outcome().await else { panic!() };
+        source.change(|world| drop(world.topics.insert("t", Topic::new(ID, 1, 0, 9))));
+        job.follow(5);
+        let (key, ..) = job.added().await;
+        job.shard.others.clear();
+        source.change(|world| world.topics.get_mut("t").unwrap().epoch = 4);
+        job.shard.other(|it| matches!(it, Command::SetLeader { .. })).await;
+        job.shard.progress(key, 1, 1);
+        assert_eq!(job.outcome().await, Outcome::Follows);
+        job.stop().await;
+    });
 }
