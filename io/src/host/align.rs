@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use heliostat_core::coordinator::alignment::said_by_source;
 use heliostat_core::coordinator::partition::{Event, Failure, Run};
-use heliostat_core::coordinator::{LastMirrored, MirrorKey, MirrorState};
+use heliostat_core::coordinator::{LastMirrored, MirrorKey};
 use heliostat_core::fetcher::{Backoff, BackoffPolicy};
 use heliostat_core::protocol::ErrorCode;
 use heliostat_core::protocol::mirror::{
-    DescribeClusterMirrorsRequest, DescribeClusterMirrorsResponse, EpochLookup,
-    ListClusterMirrorsRequest, ListClusterMirrorsResponse,
+    DescribeClusterMirrorsRequest, EpochLookup, ListClusterMirrorsRequest,
+    ListClusterMirrorsResponse,
 };
 use heliostat_core::time::Tick;
-use heliostat_core::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
+use heliostat_core::types::{TopicId, TopicPartition};
 use tokio::time::Instant;
 
 use super::link::Doing;
@@ -127,7 +128,7 @@ async fn ask(
     let described = client.read(&request).await?;
     Ok(begun
         .iter()
-        .map(|(key, at, run)| (key.clone(), at.clone(), *run, common_end(&described, key, at)))
+        .map(|(key, at, run)| (key.clone(), at.clone(), *run, said_by_source(&described, key, &at.topic)))
         .collect())
 }
 
@@ -144,48 +145,4 @@ fn has_no_mirrors(error: &AdminError) -> bool {
 fn mirrors_of(listed: &ListClusterMirrorsResponse, own_cluster: &str) -> Vec<String> {
     let of_ours = listed.mirrors.iter().filter(|it| it.source_cluster_id == own_cluster);
     of_ours.map(|it| it.mirror_name.clone()).collect()
-}
-
-/// What the source's mirrors of this cluster say of a partition.
-fn common_end(
-    described: &DescribeClusterMirrorsResponse,
-    key: &MirrorKey,
-    at: &TopicPartition,
-) -> Result<Option<LastMirrored>, Failure> {
-    let mut last: Option<LastMirrored> = None;
-    for mirror in &described.mirrors {
-        let topics = mirror.topics.iter().filter(|topic| topic.topic_name == *at.topic);
-        let partitions = topics.flat_map(|topic| &topic.partitions);
-        for partition in partitions.filter(|it| it.partition_index == at.partition) {
-            let (name, state) = (&mirror.mirror_name, &partition.state);
-            if *state != MirrorState::Stopped.name() {
-                let reason = format!(
-                    "a mirror loop: mirror {name} at the source mirrors this partition from here, \
-                     and is in state {state}; stop the topic there first"
-                );
-                return Err(Failure { reason: Arc::from(reason), retryable: true });
-            }
-            let (epoch, offset) = (partition.last_mirror_epoch, partition.last_mirror_offset);
-            last = later(last, epoch, offset);
-        }
-    }
-    let looked_up = described.lookup_results.iter().filter(|topic| topic.topic_id == key.topic);
-    for found in looked_up.flat_map(|topic| &topic.partitions) {
-        if found.partition_index == key.partition {
-            last = later(last, found.last_mirror_epoch, found.last_mirror_offset);
-        }
-    }
-    Ok(last)
-}
-
-/// Of several mirrors, the one that got furthest.
-fn later(known: Option<LastMirrored>, epoch: i32, offset: i64) -> Option<LastMirrored> {
-    if epoch < 0 {
-        return known;
-    }
-    let found = LastMirrored { epoch: LeaderEpoch(epoch), offset: Offset(offset.max(-1)) };
-    match known {
-        Some(known) if (known.epoch, known.offset) >= (found.epoch, found.offset) => Some(known),
-        _ => Some(found),
-    }
 }

@@ -19,9 +19,7 @@ impl Host {
             (Doing::Aligns, Outcome::Aligned) => {
                 link.running.remove(at);
                 self.aligned.insert(key.clone());
-                if self.mirrors.last_mirrored(&key).is_some() {
-                    self.outdated.push(key.clone());
-                }
+                self.mirrors.outdate(&key);
                 super::fault::point("truncation.aligned");
                 self.report(&key, Event::Finished, run);
             }
