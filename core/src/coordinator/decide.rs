@@ -16,7 +16,9 @@ pub enum Decision {
 /// A stop and a pause are heard in FAILED: failover is what one does when the source is dead, and
 /// by then the partitions have failed. And what is not aligned with its source is never PAUSED,
 /// from where mirroring goes on without an alignment: a pause in LOG_TRUNCATION or EPOCH_FENCING
-/// waits until the step is done, one in UNKNOWN or STOPPED changes nothing.
+/// waits until the step is done, one in UNKNOWN or STOPPED changes nothing. One in FAILED is heard,
+/// and whoever resumes a partition whose alignment had failed aligns it first: that depends on
+/// more than the state, see [`PartitionMirror`](super::PartitionMirror).
 #[must_use]
 #[expect(clippy::match_same_arms, clippy::unnested_or_patterns, reason = "a table, row by row")]
 pub const fn decide(current: MirrorState, desired: DesiredState) -> Decision {

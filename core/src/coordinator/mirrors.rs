@@ -11,6 +11,7 @@ use super::partition::{Action, Cx, Event, PartitionMirror, Run, Stored};
 use super::record::{LastMirrored, MirrorKey, StateRecord};
 use super::retry::RetryPolicy;
 use super::state::{DesiredState, MirrorState};
+use crate::metadata::image::MetadataImage;
 use crate::time::Tick;
 use crate::types::LeaderEpoch;
 
@@ -21,6 +22,37 @@ pub enum Step {
     Begin(MirrorKey, MirrorState, Run),
     /// End what was begun; nobody waits for its report.
     Abandon(MirrorKey, Run),
+}
+
+/// What is written to the state log in one go, in this order. [`Mirrors::on_stored`] wants it
+/// back.
+#[derive(Debug, Default)]
+pub struct ToStore {
+    /// What an earlier write could not get rid of.
+    owed: Vec<StateRecord>,
+    states: Vec<(MirrorKey, Stored)>,
+    /// Positions that count no more once the state of the first key is durable. Behind the
+    /// states: an alignment that has lost its position would begin anew.
+    outdated: Vec<(MirrorKey, MirrorKey)>,
+}
+
+impl ToStore {
+    /// Whether there is nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    /// The records, in order.
+    #[must_use]
+    pub fn records(&self) -> Vec<StateRecord> {
+        let state = |(key, stored): &(MirrorKey, Stored)| {
+            StateRecord::Partition(key.clone(), Some(stored.clone()))
+        };
+        let gone = |(_, key): &(MirrorKey, MirrorKey)| StateRecord::LastMirrored(key.clone(), None);
+        let states = self.states.iter().map(state);
+        self.owed.iter().cloned().chain(states).chain(self.outdated.iter().map(gone)).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -39,6 +71,8 @@ pub struct Mirrors {
     wakes: BTreeSet<(Tick, MirrorKey)>,
     /// To be made durable, together.
     to_store: Vec<(MirrorKey, Stored)>,
+    owed: Vec<StateRecord>,
+    outdated: Vec<(MirrorKey, MirrorKey)>,
     steps: Vec<Step>,
     actions: Vec<Action>,
 }
@@ -53,6 +87,8 @@ impl Mirrors {
             last_mirrored: BTreeMap::new(),
             wakes: BTreeSet::new(),
             to_store: Vec::new(),
+            owed: Vec::new(),
+            outdated: Vec::new(),
             steps: Vec::new(),
             actions: Vec::new(),
         }
@@ -116,16 +152,99 @@ impl Mirrors {
         }
     }
 
-    /// What a stop has left, once it is durable.
-    pub fn set_last_mirrored(&mut self, key: MirrorKey, last: LastMirrored) {
-        self.last_mirrored.insert(key, last);
+    /// What a stop has left, once it is durable; `None` once it is durable that it has left
+    /// nothing.
+    pub fn set_last_mirrored(&mut self, key: MirrorKey, last: Option<LastMirrored>) {
+        self.owed.retain(|it| !matches!(it, StateRecord::LastMirrored(of, None) if *of == key));
+        self.outdated.retain(|(_, of)| *of != key);
+        self.restore(StateRecord::LastMirrored(key, last));
     }
 
-    /// States to be made durable in one go. Each is answered with [`Event::Stored`] or
-    /// [`Event::NotStored`].
+    /// A partition is aligned and will mirror again: what its last stop has left, in whichever
+    /// mirror, counts no more once its next state is durable.
+    pub fn outdate(&mut self, key: &MirrorKey) {
+        let is_same = |of: &&MirrorKey| (of.topic, of.partition) == (key.topic, key.partition);
+        let gone: Vec<_> = self.last_mirrored.keys().filter(is_same).cloned().collect();
+        for of in gone {
+            self.last_mirrored.remove(&of);
+            self.outdated.push((key.clone(), of));
+        }
+    }
+
+    /// These were to be written and are not durable: they are written before what comes next.
+    pub fn owe(&mut self, records: Vec<StateRecord>) {
+        self.owed.extend(records);
+    }
+
+    /// States to be made durable in one go, with all that goes with them.
     #[must_use]
-    pub fn take_to_store(&mut self) -> Vec<(MirrorKey, Stored)> {
-        take(&mut self.to_store)
+    pub fn take_records(&mut self) -> ToStore {
+        if self.to_store.is_empty() {
+            return ToStore::default();
+        }
+        let states = take(&mut self.to_store);
+        let keys: BTreeSet<&MirrorKey> = states.iter().map(|(key, _)| key).collect();
+        let (outdated, rest) =
+            take(&mut self.outdated).into_iter().partition(|(key, _)| keys.contains(key));
+        self.outdated = rest;
+        ToStore { owed: take(&mut self.owed), states, outdated }
+    }
+
+    /// What became of them: `lost` are the places of records that are not known to be durable.
+    /// Their states are stored again by and by, and the rest with the next ones.
+    pub fn on_stored(
+        &mut self,
+        stored: ToStore,
+        lost: &BTreeSet<usize>,
+        now: Tick,
+        mut random: impl FnMut() -> u64,
+    ) {
+        let ToStore { owed, states, outdated } = stored;
+        let mut places = 0..;
+        let mut is_lost = || places.next().is_some_and(|place| lost.contains(&place));
+        self.owed.extend(owed.into_iter().filter(|_| is_lost()));
+        let mut again = BTreeSet::new();
+        for (key, _) in states {
+            if is_lost() {
+                self.tell(&key, Event::NotStored, now, random());
+                again.insert(key);
+            } else {
+                self.tell(&key, Event::Stored, now, random());
+            }
+        }
+        for (key, of) in outdated.into_iter().filter(|_| is_lost()) {
+            if again.contains(&key) {
+                self.outdated.push((key, of));
+            } else {
+                // The state is durable: nothing may follow it before this does.
+                self.owed.push(StateRecord::LastMirrored(of, None));
+            }
+        }
+    }
+
+    /// Positions that a crash, or the disk, kept from going when mirroring went on.
+    #[must_use]
+    pub fn outdated(&self) -> Vec<MirrorKey> {
+        let mirrors = |(_, mirror): &(&MirrorKey, &PartitionMirror)| {
+            use MirrorState as Is;
+            let state = mirror.state();
+            mirror.is_aligned()
+                && matches!(state, Is::Mirroring | Is::EpochFencing | Is::Pausing | Is::Paused)
+        };
+        let all = self.iter().filter(mirrors).map(|(key, _)| key);
+        all.filter(|key| self.last_mirrored.contains_key(key)).cloned().collect()
+    }
+
+    /// What is stored of mirrors, topics and memberships that are gone.
+    #[must_use]
+    pub fn gone(&self, image: &MetadataImage) -> BTreeSet<MirrorKey> {
+        let is_member = |key: &MirrorKey| {
+            let topic = image.topic_by_id(key.topic)?;
+            let link = image.mirror_of(&topic.name)?;
+            Some(link.mirror == &*key.mirror && image.has_mirror(link.mirror))
+        };
+        let all = self.entries.keys().chain(self.last_mirrored.keys());
+        all.filter(|key| is_member(key) != Some(true)).cloned().collect()
     }
 
     /// What is to be begun and ended, in order.
@@ -213,14 +332,10 @@ mod tests {
 
     /// Everything that waits is stored; the states, in order.
     fn store_all(mirrors: &mut Mirrors, now: Tick) -> Vec<MirrorState> {
-        let batch = mirrors.take_to_store();
-        batch
-            .into_iter()
-            .map(|(key, stored)| {
-                mirrors.tell(&key, Event::Stored, now, 0);
-                stored.state
-            })
-            .collect()
+        let batch = mirrors.take_records();
+        let states = batch.states.iter().map(|(_, stored)| stored.state).collect();
+        mirrors.on_stored(batch, &BTreeSet::new(), now, || 0);
+        states
     }
 
     #[test]
@@ -250,12 +365,12 @@ mod tests {
         let Some(Step::Begin(key, _, run)) = mirrors.take_steps().pop() else { panic!("a step") };
         let failure = Failure { reason: Arc::from("why"), retryable: true };
         mirrors.tell(&key, Event::Failed(run, failure), at(1), 0);
-        let stored = mirrors.take_to_store();
+        let stored = mirrors.take_records().states;
         mirrors.tell(&key, Event::Stored, at(1), 0);
         let due = mirrors.next_wake();
         assert!(due > at(2) && due < at(4), "{due:?}");
         mirrors.wake(at(2), || 0);
-        assert_eq!(mirrors.take_to_store(), []);
+        assert!(mirrors.take_records().is_empty());
 
         let mut again = Mirrors::new(RetryPolicy::default());
         let record = StateRecord::Partition(key.clone(), Some(stored[0].1.clone()));
@@ -286,7 +401,88 @@ mod tests {
         assert!(mirrors.get(&key(1)).is_none() && mirrors.last_mirrored(&key(1)).is_none());
         // Late news of it is nobody's.
         mirrors.tell(&key(1), Event::Woken, at(99), 0);
-        assert_eq!(mirrors.take_to_store(), []);
+        assert!(mirrors.take_records().is_empty());
         assert_eq!(mirrors.keys_of("m"), BTreeSet::from([key(2)]));
+    }
+
+    fn last() -> LastMirrored {
+        LastMirrored { epoch: LeaderEpoch(3), offset: Offset(9) }
+    }
+
+    /// A partition whose alignment has ended, with the position of its last stop.
+    fn aligned() -> Mirrors {
+        let mut mirrors = Mirrors::new(RetryPolicy::default());
+        let stored = Stored { state: MirrorState::LogTruncation, ..Stored::default() };
+        mirrors.restore(StateRecord::Partition(key(1), Some(stored)));
+        mirrors.restore(StateRecord::LastMirrored(key(1), Some(last())));
+        mirrors.wanted(&key(1), DesiredState::Mirroring, at(0), 0);
+        let Some(Step::Begin(_, _, run)) = mirrors.take_steps().pop() else { panic!("a step") };
+        mirrors.outdate(&key(1));
+        mirrors.tell(&key(1), Event::Finished(run), at(1), 0);
+        mirrors
+    }
+
+    fn spelled(records: &[StateRecord]) -> Vec<String> {
+        let spell = |record: &StateRecord| match record {
+            StateRecord::Partition(_, Some(stored)) => stored.state.name().to_owned(),
+            StateRecord::Partition(_, None) => "no state".to_owned(),
+            StateRecord::LastMirrored(_, Some(_)) => "position".to_owned(),
+            StateRecord::LastMirrored(_, None) => "no position".to_owned(),
+        };
+        records.iter().map(spell).collect()
+    }
+
+    /// A later stop would take it for its own.
+    #[test]
+    fn a_position_that_counts_no_more_goes_though_the_disk_refuses_it_once() {
+        let mut mirrors = aligned();
+        assert_eq!(mirrors.last_mirrored(&key(1)), None);
+        let batch = mirrors.take_records();
+        assert_eq!(spelled(&batch.records()), ["MIRRORING", "no position"]);
+        mirrors.on_stored(batch, &BTreeSet::from([0, 1]), at(1), || 0);
+        assert!(mirrors.take_records().is_empty());
+        mirrors.wake(at(2), || 0);
+        let batch = mirrors.take_records();
+        assert_eq!(spelled(&batch.records()), ["MIRRORING", "no position"]);
+        mirrors.on_stored(batch, &BTreeSet::from([1]), at(2), || 0);
+        mirrors.wanted(&key(1), DesiredState::Stopped, at(3), 0);
+        let batch = mirrors.take_records();
+        assert_eq!(spelled(&batch.records()), ["no position", "STOPPING"]);
+        mirrors.on_stored(batch, &BTreeSet::from([0, 1]), at(3), || 0);
+        mirrors.set_last_mirrored(key(1), Some(last()));
+        mirrors.wake(at(4), || 0);
+        assert_eq!(spelled(&mirrors.take_records().records()), ["STOPPING"]);
+    }
+
+    /// The log is another source's from here on.
+    #[test]
+    fn an_alignment_outdates_positions_of_all_mirrors() {
+        let mut mirrors = Mirrors::new(RetryPolicy::default());
+        let other = MirrorKey { mirror: "other".into(), ..key(1) };
+        mirrors.restore(StateRecord::LastMirrored(other.clone(), Some(last())));
+        mirrors.restore(StateRecord::LastMirrored(key(2), Some(last())));
+        mirrors.outdate(&key(1));
+        assert_eq!(mirrors.last_mirrored(&other), None);
+        assert_eq!(mirrors.last_mirrored(&key(2)), Some(last()));
+    }
+
+    /// A mirror made anew under the same name must not inherit them.
+    #[test]
+    fn tombstones_that_were_refused_come_before_the_next_states() {
+        let mut mirrors = Mirrors::new(RetryPolicy::default());
+        mirrors.owe(super::super::state_log::tombstones(&key(1)).to_vec());
+        assert!(mirrors.take_records().is_empty());
+        mirrors.wanted(&key(1), DesiredState::Mirroring, at(0), 0);
+        let records = mirrors.take_records().records();
+        assert_eq!(spelled(&records), ["no state", "no position", "LOG_TRUNCATION"]);
+    }
+
+    #[test]
+    fn what_no_topic_of_a_mirror_has_is_gone() {
+        let mut mirrors = Mirrors::new(RetryPolicy::default());
+        mirrors.restore(StateRecord::LastMirrored(key(1), Some(last())));
+        mirrors.restore(StateRecord::Partition(key(2), Some(Stored::default())));
+        let gone = mirrors.gone(&MetadataImage::default());
+        assert_eq!(gone, BTreeSet::from([key(1), key(2)]));
     }
 }

@@ -14,6 +14,8 @@
 //!   ([`Event::SourceUnreachable`](partition::Event::SourceUnreachable));
 //! * an alignment that is tried again keeps the count of its attempts ([`retry`]).
 
+pub mod alignment;
+pub mod bump;
 pub mod decide;
 pub mod fencing;
 pub mod markers;
@@ -26,7 +28,7 @@ pub mod state;
 pub mod state_log;
 
 pub use decide::{Decision, decide};
-pub use mirrors::{Mirrors, Step};
+pub use mirrors::{Mirrors, Step, ToStore};
 pub use partition::PartitionMirror;
 pub use record::{LastMirrored, MirrorKey, StateRecord};
 pub use state::{DesiredState, MirrorState};

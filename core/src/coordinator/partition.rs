@@ -175,6 +175,20 @@ impl PartitionMirror {
         self.stored.state.is_writable() && self.doing == Doing::Nothing
     }
 
+    /// Whether the durable state says that the log has been aligned with the source's.
+    #[must_use]
+    pub fn is_aligned(&self) -> bool {
+        use MirrorState as Is;
+        match self.stored.state {
+            Is::Mirroring | Is::EpochFencing | Is::Pausing => true,
+            Is::Paused => self.stored.previous != Is::LogTruncation,
+            Is::Failed => {
+                matches!(self.stored.previous, Is::Mirroring | Is::EpochFencing | Is::Pausing)
+            }
+            Is::LogTruncation | Is::Stopping | Is::Stopped | Is::Unknown => false,
+        }
+    }
+
     /// The next store carries this local leader epoch.
     pub fn set_leader_epoch(&mut self, epoch: LeaderEpoch) {
         self.stored.leader_epoch = epoch;
@@ -275,12 +289,7 @@ impl PartitionMirror {
         if self.is_storing() {
             return;
         }
-        let decision = match decide(self.stored.state, self.desired) {
-            // From PAUSED mirroring goes on without an alignment, which is still missing here.
-            Decision::Enter(MirrorState::Paused) if !self.is_aligned() => Decision::Stay,
-            decision => decision,
-        };
-        match decision {
+        match self.decided() {
             Decision::Enter(next) if next != self.stored.state => self.enter(next, cx),
             Decision::Enter(same) if self.doing == Doing::Nothing => self.begin(same, cx),
             Decision::Stay if self.stored.state == MirrorState::Failed => self.wait(cx),
@@ -288,11 +297,15 @@ impl PartitionMirror {
         }
     }
 
-    /// Whether a failed partition had been aligned with its source before it failed.
-    fn is_aligned(&self) -> bool {
-        use MirrorState as Is;
-        self.stored.state != Is::Failed
-            || !matches!(self.stored.previous, Is::LogTruncation | Is::Unknown | Is::Stopped)
+    fn decided(&self) -> Decision {
+        let decision = decide(self.stored.state, self.desired);
+        let is_resumed = self.stored.state == MirrorState::Paused
+            && decision == Decision::Enter(MirrorState::Mirroring);
+        // It was paused when its alignment had failed, which is still to be done.
+        if is_resumed && !self.is_aligned() {
+            return Decision::Enter(MirrorState::LogTruncation);
+        }
+        decision
     }
 
     /// A state is durable: its action begins, unless something else is wanted by now.
@@ -375,8 +388,12 @@ impl PartitionMirror {
             MirrorState::LogTruncation => self.stored.state != MirrorState::Failed,
             _ => false,
         };
+        let is_aligned = self.stored.state != MirrorState::Failed || self.is_aligned();
         if begins_anew {
             self.clear_failure();
+        }
+        if next == MirrorState::Paused && !is_aligned {
+            self.stored.previous = MirrorState::LogTruncation;
         }
         let next = Stored { state: next, ..self.stored.clone() };
         self.store(next, cx);

@@ -81,9 +81,11 @@ impl MirrorState {
     #[must_use]
     pub const fn may_become(self, next: Self) -> bool {
         match next {
-            Self::LogTruncation => {
-                matches!(self, Self::LogTruncation | Self::Unknown | Self::Stopped | Self::Failed)
-            }
+            // From PAUSED if it was paused when its alignment had failed.
+            Self::LogTruncation => matches!(
+                self,
+                Self::LogTruncation | Self::Unknown | Self::Stopped | Self::Paused | Self::Failed
+            ),
             // A retry goes back to the step that failed, whichever it was.
             Self::EpochFencing => {
                 matches!(self, Self::EpochFencing | Self::Mirroring | Self::Failed)
@@ -164,7 +166,7 @@ mod tests {
         EPOCH_FENCING: EPOCH_FENCING MIRRORING STOPPING FAILED
         MIRRORING: EPOCH_FENCING MIRRORING PAUSING STOPPING FAILED
         PAUSING: PAUSING PAUSED STOPPING FAILED
-        PAUSED: MIRRORING PAUSED STOPPING FAILED
+        PAUSED: LOG_TRUNCATION MIRRORING PAUSED STOPPING FAILED
         STOPPING: STOPPING STOPPED FAILED
         STOPPED: LOG_TRUNCATION STOPPED FAILED
         FAILED: LOG_TRUNCATION EPOCH_FENCING MIRRORING PAUSING PAUSED STOPPING FAILED

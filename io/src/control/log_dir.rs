@@ -411,7 +411,7 @@ impl LogDir {
 
     /// Whether there is a log of this partition. A directory alone is none: its making was
     /// interrupted, and where it was to begin is not known.
-    pub(super) fn has_log(&self, partition: &TopicPartition) -> bool {
+    pub(crate) fn has_log(&self, partition: &TopicPartition) -> bool {
         let dir = partition.to_string();
         let is_dir = self.root.join(&dir).is_dir();
         if !is_dir || self.known(partition).log_start.0 >= 0 {

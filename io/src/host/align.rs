@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use heliostat_core::coordinator::alignment::SourceMirrors;
 use heliostat_core::coordinator::partition::{Event, Failure, Run};
-use heliostat_core::coordinator::{LastMirrored, MirrorKey, MirrorState};
+use heliostat_core::coordinator::{LastMirrored, MirrorKey};
 use heliostat_core::fetcher::{Backoff, BackoffPolicy};
 use heliostat_core::protocol::ErrorCode;
 use heliostat_core::protocol::mirror::{
-    DescribeClusterMirrorsRequest, DescribeClusterMirrorsResponse, EpochLookup,
-    ListClusterMirrorsRequest, ListClusterMirrorsResponse,
+    DescribeClusterMirrorsRequest, EpochLookup, ListClusterMirrorsRequest,
+    ListClusterMirrorsResponse,
 };
 use heliostat_core::time::Tick;
-use heliostat_core::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
+use heliostat_core::types::{TopicId, TopicPartition};
 use tokio::time::Instant;
 
 use super::link::Doing;
@@ -140,7 +141,7 @@ async fn ask(
         ..DescribeClusterMirrorsRequest::default()
     };
     // Each broker of a cluster answers for what it coordinates.
-    let mut there = There::default();
+    let mut there = SourceMirrors::default();
     for (_, peer) in client.brokers().await? {
         let described = client.read_of(&peer, &request).await?;
         if let Some(refused) = there.add(&described) {
@@ -150,7 +151,7 @@ async fn ask(
     }
     Ok(begun
         .iter()
-        .map(|(key, at, run)| (key.clone(), at.clone(), *run, there.common_end(key, at)))
+        .map(|(key, at, run)| (key.clone(), at.clone(), *run, there.common_end(key, &at.topic)))
         .collect())
 }
 
@@ -167,146 +168,4 @@ fn has_no_mirrors(error: &AdminError) -> bool {
 fn mirrors_of(listed: &ListClusterMirrorsResponse, own_cluster: &str) -> Vec<String> {
     let of_ours = listed.mirrors.iter().filter(|it| it.source_cluster_id == own_cluster);
     of_ours.map(|it| it.mirror_name.clone()).collect()
-}
-
-/// What the source's mirrors of this cluster say, by partition.
-#[derive(Debug, Default)]
-struct There {
-    /// Where mirrors have got, by topic and partition.
-    last: BTreeMap<TopicPartition, LastMirrored>,
-    /// The same by the topic's ID.
-    last_by_id: BTreeMap<(TopicId, i32), LastMirrored>,
-    /// Partitions that a mirror has not stopped: its name and its state.
-    loops: BTreeMap<TopicPartition, (String, String)>,
-}
-
-impl There {
-    /// Takes in what one broker says; its refusal of a mirror, if there is one.
-    fn add(&mut self, described: &DescribeClusterMirrorsResponse) -> Option<ErrorCode> {
-        let codes = described.mirrors.iter().map(|it| it.error_code);
-        let refused = codes.chain([described.error_code]).find(|code| *code != 0);
-        if refused.is_some() {
-            return refused.map(ErrorCode);
-        }
-        for mirror in &described.mirrors {
-            for topic in &mirror.topics {
-                for partition in &topic.partitions {
-                    let at = TopicPartition::new(&*topic.topic_name, partition.partition_index);
-                    if partition.state != MirrorState::Stopped.name() {
-                        let name = mirror.mirror_name.clone();
-                        self.loops.insert(at.clone(), (name, partition.state.clone()));
-                    }
-                    let (epoch, offset) =
-                        (partition.last_mirror_epoch, partition.last_mirror_offset);
-                    further(&mut self.last, at, epoch, offset);
-                }
-            }
-        }
-        for topic in &described.lookup_results {
-            for found in &topic.partitions {
-                let at = (topic.topic_id, found.partition_index);
-                further(
-                    &mut self.last_by_id,
-                    at,
-                    found.last_mirror_epoch,
-                    found.last_mirror_offset,
-                );
-            }
-        }
-        None
-    }
-
-    /// Where the common end of a partition is, if that is known.
-    fn common_end(
-        &self,
-        key: &MirrorKey,
-        at: &TopicPartition,
-    ) -> Result<Option<LastMirrored>, Failure> {
-        if let Some((mirror, state)) = self.loops.get(at) {
-            let reason = format!(
-                "a mirror loop: mirror {mirror} at the source mirrors this partition from here, \
-                 and is in state {state}; stop the topic there first"
-            );
-            return Err(Failure { reason: Arc::from(reason), retryable: true });
-        }
-        let by_name = self.last.get(at).copied();
-        let by_id = self.last_by_id.get(&(key.topic, key.partition)).copied();
-        Ok(by_name.into_iter().chain(by_id).max_by_key(|last| (last.epoch, last.offset)))
-    }
-}
-
-/// Of several mirrors, the one that got furthest.
-fn further<K: Ord>(all: &mut BTreeMap<K, LastMirrored>, at: K, epoch: i32, offset: i64) {
-    if epoch < 0 {
-        return;
-    }
-    let found = LastMirrored { epoch: LeaderEpoch(epoch), offset: Offset(offset.max(-1)) };
-    let known = all.entry(at).or_insert(found);
-    if (found.epoch, found.offset) > (known.epoch, known.offset) {
-        *known = found;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use heliostat_core::protocol::mirror::{
-        DescribedClusterMirror, DescribedMirrorPartition, DescribedMirrorTopic,
-        EpochLookupPartition, EpochLookupResult,
-    };
-    use uuid::Uuid;
-
-    use super::*;
-
-    fn partition(state: &str, epoch: i32, offset: i64) -> DescribedMirrorPartition {
-        DescribedMirrorPartition {
-            state: state.to_owned(),
-            last_mirror_epoch: epoch,
-            last_mirror_offset: offset,
-            ..DescribedMirrorPartition::default()
-        }
-    }
-
-    fn there(states: &[(&str, i32, i64)], looked_up: (i32, i64)) -> There {
-        let mirror = |&(state, epoch, offset): &(&str, i32, i64)| DescribedClusterMirror {
-            mirror_name: "back".to_owned(),
-            topics: vec![DescribedMirrorTopic {
-                topic_name: "t".to_owned(),
-                partitions: vec![partition(state, epoch, offset)],
-            }],
-            ..DescribedClusterMirror::default()
-        };
-        let mut there = There::default();
-        let refused = there.add(&DescribeClusterMirrorsResponse {
-            mirrors: states.iter().map(mirror).collect(),
-            lookup_results: vec![EpochLookupResult {
-                topic_id: TopicId(Uuid::from_u128(7)),
-                partitions: vec![EpochLookupPartition {
-                    partition_index: 0,
-                    last_mirror_epoch: looked_up.0,
-                    last_mirror_offset: looked_up.1,
-                }],
-            }],
-            ..DescribeClusterMirrorsResponse::default()
-        });
-        assert_eq!(refused, None);
-        there
-    }
-
-    fn end(there: &There) -> Result<Option<(i32, i64)>, String> {
-        let key =
-            MirrorKey { mirror: "m".into(), topic: TopicId(Uuid::from_u128(7)), partition: 0 };
-        let found = there.common_end(&key, &TopicPartition::new("t", 0));
-        let found = found.map_err(|failure| failure.reason.to_string())?;
-        Ok(found.map(|last| (last.epoch.0, last.offset.0)))
-    }
-
-    #[test]
-    fn the_mirror_that_got_furthest_counts_and_one_that_runs_is_a_loop() {
-        assert_eq!(end(&there(&[], (-1, -1))), Ok(None));
-        assert_eq!(end(&there(&[("STOPPED", 1, 6)], (-1, -1))), Ok(Some((1, 6))));
-        assert_eq!(end(&there(&[("STOPPED", 1, 6), ("STOPPED", 2, 4)], (1, 9))), Ok(Some((2, 4))));
-        assert_eq!(end(&there(&[("STOPPED", 1, 6)], (1, 9))), Ok(Some((1, 9))));
-        let looped = end(&there(&[("STOPPED", 1, 6), ("PAUSED", 3, 9)], (3, 9))).unwrap_err();
-        assert!(looped.contains("mirror back") && looped.contains("PAUSED"), "{looped}");
-    }
 }

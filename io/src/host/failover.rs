@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use heliostat_core::coordinator::alignment::last_mirrored;
 use heliostat_core::coordinator::markers::StopMarkers;
 use heliostat_core::coordinator::partition::{Event, Failure, Run};
 use heliostat_core::coordinator::{LastMirrored, MirrorKey};
@@ -120,9 +121,11 @@ impl Host {
             match outcome {
                 Ok(found) => {
                     let last = last_mirrored(stop.last, found);
-                    // A log without epochs has no position that the other side could use.
-                    if last.epoch.known().is_some() && stop.last != Some(last) {
-                        to_store.push((stop.key.clone(), last));
+                    // A log without epochs has no position that the other side could use, nor
+                    // the earlier one any more.
+                    let position = Some(last).filter(|last| last.epoch.known().is_some());
+                    if position != stop.last {
+                        to_store.push((stop.key.clone(), position));
                     }
                     stops.push((stop, last));
                 }
@@ -198,18 +201,6 @@ impl Host {
     }
 }
 
-/// Where mirroring ended. What an earlier try of the stop has stored holds, unless the log was
-/// cut further since: by an alignment that the stop ended.
-fn last_mirrored(stored: Option<LastMirrored>, found: LastMirrored) -> LastMirrored {
-    match stored {
-        None => found,
-        Some(stored) if found.offset < stored.offset => {
-            LastMirrored { epoch: stored.epoch.min(found.epoch), offset: found.offset }
-        }
-        Some(stored) => stored,
-    }
-}
-
 fn inspect(
     store: &mut FileStore,
     stop: &Stopping,
@@ -255,23 +246,4 @@ fn text(error: impl std::error::Error) -> Arc<str> {
         source = cause.source();
     }
     Arc::from(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(epoch: i32, offset: i64) -> LastMirrored {
-        LastMirrored { epoch: LeaderEpoch(epoch), offset: Offset(offset) }
-    }
-
-    /// After a crash behind the markers the log ends with our own epoch, which is no mirrored one.
-    #[test]
-    fn the_position_of_a_stop_that_was_interrupted_holds() {
-        assert_eq!(last_mirrored(None, at(1, 6)), at(1, 6));
-        assert_eq!(last_mirrored(Some(at(1, 6)), at(11, 7)), at(1, 6));
-        assert_eq!(last_mirrored(Some(at(1, 6)), at(1, 6)), at(1, 6));
-        assert_eq!(last_mirrored(Some(at(5, 60)), at(3, 40)), at(3, 40), "it was aligned since");
-        assert_eq!(last_mirrored(Some(at(5, 60)), at(12, 41)), at(5, 41));
-    }
 }

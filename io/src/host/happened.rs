@@ -20,12 +20,7 @@ impl Host {
             (Doing::Aligns, Outcome::Aligned) => {
                 link.running.remove(at);
                 self.aligned.insert(key.clone());
-                if self.mirrors.last_mirrored(&key).is_some() {
-                    self.outdated.push(key.clone());
-                    // What was written here is cut, and its leader epoch has had it: what is
-                    // written after the next stop gets another one.
-                    self.used_epochs.push((key.topic, at.partition, self.local_epoch(at)));
-                }
+                self.mirrors.outdate(&key);
                 super::fault::point("truncation.aligned");
                 self.report(&key, Event::Finished, run);
             }

@@ -6,12 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use heliostat_core::config::ServerConfig;
-use heliostat_core::coordinator::partition::{Event, Run, Stored};
+use heliostat_core::coordinator::partition::{Event, Run};
 use heliostat_core::coordinator::state_log::StateAppendError;
-use heliostat_core::coordinator::{DesiredState, LastMirrored, MirrorKey, Mirrors, StateRecord};
+use heliostat_core::coordinator::{
+    DesiredState, LastMirrored, MirrorKey, Mirrors, StateRecord, ToStore,
+};
 use heliostat_core::metadata::image::MetadataImage;
 use heliostat_core::time::Tick;
-use heliostat_core::types::{LeaderEpoch, TopicId, TopicPartition};
+use heliostat_core::types::{LeaderEpoch, TopicPartition};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -91,10 +93,6 @@ pub struct Host {
     pub(super) inspected: Vec<Inspected>,
     /// Partitions that were aligned just now: the first cut needs no permission.
     pub(super) aligned: BTreeSet<MirrorKey>,
-    /// Partitions that mirror again: what their last stop has left counts no more.
-    pub(super) outdated: Vec<MirrorKey>,
-    /// Leader epochs whose own records were cut.
-    pub(super) used_epochs: Vec<(TopicId, i32, LeaderEpoch)>,
     /// Mirrors whose job a bug has ended: not started again before the host is.
     pub(super) broken: BTreeSet<Arc<str>>,
     /// Logs were not closed: no marker vouches for them.
@@ -231,14 +229,10 @@ impl Host {
     /// Stores what is to be stored and begins what follows, until nothing does.
     pub(super) async fn settle(&mut self) -> Result<(), HostError> {
         loop {
-            let used = std::mem::take(&mut self.used_epochs);
-            if !used.is_empty() {
-                self.raise(used).await?;
-            }
-            let states = self.mirrors.take_to_store();
-            let had_states = !states.is_empty();
+            let to_store = self.mirrors.take_records();
+            let had_states = !to_store.is_empty();
             if had_states {
-                self.store_states(states).await;
+                self.store_states(to_store).await;
             }
             let steps = self.mirrors.take_steps();
             if !had_states && steps.is_empty() {
@@ -250,45 +244,32 @@ impl Host {
         Ok(())
     }
 
-    async fn store_states(&mut self, states: Vec<(MirrorKey, Stored)>) {
-        let now = self.now();
-        let record = |(key, stored): &(MirrorKey, Stored)| {
-            StateRecord::Partition(key.clone(), Some(stored.clone()))
-        };
-        let mut records: Vec<_> = states.iter().map(record).collect();
-        // Behind the states: a state of mirroring with such a position is mended at the start, an
-        // alignment that has lost it would begin anew.
-        let outdated = std::mem::take(&mut self.outdated);
-        records.extend(outdated.iter().map(|key| StateRecord::LastMirrored(key.clone(), None)));
-        let outcome = self.journal.store(records).await;
-        for key in outdated {
-            self.mirrors.restore(StateRecord::LastMirrored(key, None));
+    async fn store_states(&mut self, to_store: ToStore) {
+        let records = to_store.records();
+        let count = records.len();
+        for record in &records {
+            if let StateRecord::Partition(key, Some(stored)) = record {
+                tracing::debug!(mirror = &*key.mirror, partition = key.partition, state = %stored.state, "state");
+            }
         }
-        let failed: BTreeSet<usize> = match &outcome {
+        let lost = match self.journal.store(records).await {
             Ok(()) => BTreeSet::new(),
             Err(error) => {
                 tracing::warn!("states are stored again: {error}");
-                not_durable(error, states.len())
+                not_durable(&error, count)
             }
         };
-        for (index, (key, stored)) in states.into_iter().enumerate() {
-            let event = if failed.contains(&index) {
-                Event::NotStored
-            } else {
-                tracing::debug!(mirror = &*key.mirror, partition = key.partition, state = %stored.state, "state");
-                Event::Stored
-            };
-            self.mirrors.tell(&key, event, now, random());
-        }
+        let now = self.now();
+        self.mirrors.on_stored(to_store, &lost, now, random);
     }
 
     /// Makes what a stop has left durable, for those of whom nothing is.
     pub(super) async fn store_last_mirrored(
         &mut self,
-        all: Vec<(MirrorKey, LastMirrored)>,
+        all: Vec<(MirrorKey, Option<LastMirrored>)>,
     ) -> BTreeSet<MirrorKey> {
-        let record = |(key, last): &(MirrorKey, LastMirrored)| {
-            StateRecord::LastMirrored(key.clone(), Some(*last))
+        let record = |(key, last): &(MirrorKey, Option<LastMirrored>)| {
+            StateRecord::LastMirrored(key.clone(), *last)
         };
         let records: Vec<_> = all.iter().map(record).collect();
         let failed = match self.journal.store(records).await {

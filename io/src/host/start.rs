@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use heliostat_core::config::{ListenAddress, MirrorLevelConfig, ServerConfig};
 use heliostat_core::coordinator::state_log::{MIRROR_STATE_TOPIC, StateLogOptions, tombstones};
-use heliostat_core::coordinator::{MirrorKey, MirrorState, Mirrors, StateRecord};
+use heliostat_core::coordinator::{MirrorKey, Mirrors, StateRecord};
 use heliostat_core::metadata::controller::{
     BrokerRegistration, Decision, bootstrap, new_epochs_at_start, register_broker,
 };
@@ -110,8 +110,6 @@ impl Host {
             to_inspect: Vec::new(),
             inspected: Vec::new(),
             aligned: BTreeSet::new(),
-            outdated: Vec::new(),
-            used_epochs: Vec::new(),
             is_tainted: false,
             broken: BTreeSet::new(),
             features,
@@ -141,15 +139,11 @@ impl Host {
 
     /// Writes the tombstones that a crash kept from being written when a mirror was deleted.
     async fn forget_deleted(&mut self) {
-        let image = self.image();
-        let gone = |key: &&MirrorKey| {
-            !image.has_mirror(&key.mirror) || image.topic_by_id(key.topic).is_none()
-        };
-        let gone: Vec<MirrorKey> =
-            self.mirrors.iter().map(|(key, _)| key).filter(gone).cloned().collect();
-        let records = gone.iter().flat_map(tombstones).collect();
-        if let Err(error) = self.journal.store(records).await {
-            tracing::warn!("states of deleted mirrors: {error}; tried again at the next start");
+        let gone = self.mirrors.gone(self.image());
+        let records: Vec<StateRecord> = gone.iter().flat_map(tombstones).collect();
+        if let Err(error) = self.journal.store(records.clone()).await {
+            tracing::warn!("states of deleted mirrors: {error}; tried again");
+            self.mirrors.owe(records);
         }
         for key in gone {
             let _ = self.mirrors.forget(&key);
@@ -159,21 +153,12 @@ impl Host {
     /// The position of a stop counts until the partition mirrors again. A crash may have come
     /// between that state and the position's tombstone.
     async fn forget_outdated(&mut self) {
-        let mirrors = |state| {
-            use MirrorState as Is;
-            matches!(state, Is::Mirroring | Is::EpochFencing | Is::Pausing | Is::Paused)
-        };
-        let outdated: Vec<MirrorKey> = self
-            .mirrors
-            .iter()
-            .filter(|(_, mirror)| mirrors(mirror.state()))
-            .map(|(key, _)| key)
-            .filter(|key| self.mirrors.last_mirrored(key).is_some())
-            .cloned()
-            .collect();
+        let outdated = self.mirrors.outdated();
         let tombstone = |key: &MirrorKey| StateRecord::LastMirrored(key.clone(), None);
-        if let Err(error) = self.journal.store(outdated.iter().map(tombstone).collect()).await {
-            tracing::warn!("positions of earlier stops: {error}; tried again at the next start");
+        let records: Vec<StateRecord> = outdated.iter().map(tombstone).collect();
+        if let Err(error) = self.journal.store(records.clone()).await {
+            tracing::warn!("positions of earlier stops: {error}; tried again");
+            self.mirrors.owe(records);
         }
         for key in &outdated {
             self.mirrors.restore(tombstone(key));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use heliostat_core::coordinator::bump::above;
 use heliostat_core::coordinator::partition::{Event, Failure, Run};
 use heliostat_core::coordinator::{MirrorKey, MirrorState, Step};
 use heliostat_core::metadata::controller::bump_leader_epochs;
@@ -15,10 +16,6 @@ use super::failover::Stopping;
 use super::link::{Doing, Running};
 use super::run::Host;
 use crate::control::steering::Order;
-
-/// By so much the destination's leader epoch is put above the source's, so that few elections
-/// there need a change here (KIP-1279, LEADER_EPOCH_BUMP_INCREMENT).
-pub(super) const BUMP_INCREMENT: i32 = 10;
 
 /// A partition and the run of its action.
 pub(super) type Begun = (MirrorKey, TopicPartition, Run);
@@ -50,6 +47,19 @@ impl Host {
                         | MirrorState::Unknown => {}
                     }
                 }
+            }
+        }
+        // What the alignment cuts may be ours, and known elsewhere: what is written here next must
+        // not have its epoch.
+        let mut used = Vec::new();
+        for (key, at, _) in look_up.values().flatten() {
+            if self.log_dir.borrow().has_log(at) {
+                used.push((key.topic, at.partition, self.local_epoch(at)));
+            }
+        }
+        if !used.is_empty() {
+            for (_, reason) in self.raise(used).await? {
+                tracing::warn!("leader epoch not raised: {reason}");
             }
         }
         for (mirror, begun) in look_up {
@@ -219,11 +229,6 @@ impl Host {
     pub(super) fn local_epoch(&self, at: &TopicPartition) -> LeaderEpoch {
         self.image().leader_epoch(&at.topic, at.partition).unwrap_or(LeaderEpoch::NONE)
     }
-}
-
-/// What a destination's leader epoch is put above, for a source's.
-pub(super) fn above(source: LeaderEpoch) -> LeaderEpoch {
-    LeaderEpoch(source.0.max(0).saturating_add(BUMP_INCREMENT).min(i32::MAX - 1))
 }
 
 /// Why a mirror's partitions do not go on while another cluster answers.

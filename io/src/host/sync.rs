@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use heliostat_core::coordinator::bump::{above, is_near};
 use heliostat_core::coordinator::partition::Event;
 use heliostat_core::coordinator::{DesiredState, MirrorKey};
 use heliostat_core::metadata::controller::{
@@ -17,11 +18,7 @@ use uuid::Uuid;
 use super::HostError;
 use super::link::{Doing, Link, Running};
 use super::run::Host;
-use super::steps::{above, other_cluster};
-
-/// So near to the source's, the destination's leader epoch is raised before a batch needs it
-/// (KIP-1279, LEADER_EPOCH_BUMP_THRESHOLD).
-const BUMP_THRESHOLD: i32 = 3;
+use super::steps::other_cluster;
 
 impl Link {
     /// The source's leader epoch as its metadata has it.
@@ -105,7 +102,7 @@ impl Host {
             for partition in &topic.partitions {
                 let Some(local) = known.partition(partition.index) else { continue };
                 let source = partition.leader_epoch;
-                if source.0 > local.leader_epoch.0.saturating_sub(BUMP_THRESHOLD) {
+                if is_near(source, local.leader_epoch) {
                     wanted.push((known.id, partition.index, above(source)));
                 }
             }

@@ -361,8 +361,7 @@ proptest! {
         }
         let given_up = |host: &Host| {
             host.durable.state == MirrorState::Failed
-                // A pause waits for the alignment, too.
-                && host.wish != DesiredState::Stopped
+                && host.wish == DesiredState::Mirroring
                 && RetryPolicy::default().wait(host.durable.attempts, 0).is_none()
         };
         for _ in 0..40 {
@@ -378,5 +377,27 @@ proptest! {
             }
         }
         prop_assert!(host.has_its_wish(), "{:?} with {:?}", host.wish, host.durable);
+    }
+}
+
+/// Its log may hold what the source does not have.
+#[test]
+fn a_partition_paused_before_it_was_aligned_is_aligned_when_it_is_resumed() {
+    for previous in [MirrorState::LogTruncation, MirrorState::EpochFencing] {
+        let stored = Stored { state: MirrorState::Failed, previous, ..Stored::default() };
+        let mut mirror = PartitionMirror::new(stored, DesiredState::Mirroring);
+        tell(&mut mirror, Event::Wanted(DesiredState::Paused), Tick::ZERO);
+        tell(&mut mirror, Event::Stored, Tick::ZERO);
+        assert_eq!(mirror.state(), MirrorState::Paused);
+        // Across a restart as well.
+        let mut mirror = PartitionMirror::new(mirror.stored().clone(), DesiredState::Paused);
+        tell(&mut mirror, Event::Wanted(DesiredState::Mirroring), Tick::ZERO);
+        tell(&mut mirror, Event::Stored, Tick::ZERO);
+        let want = if previous == MirrorState::LogTruncation {
+            MirrorState::LogTruncation
+        } else {
+            MirrorState::Mirroring
+        };
+        assert_eq!(mirror.state(), want);
     }
 }

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use heliostat_core::coordinator::LastMirrored;
+use heliostat_core::coordinator::alignment::{AlignStep, align_step};
 use heliostat_core::engine::message::{Command, Leader, PartitionKey};
 use heliostat_core::log::epoch_cache::EpochCache;
 use heliostat_core::log::partition::RecoveredLog;
 use heliostat_core::mirror::returned::{CopyEnds, Repair};
 use heliostat_core::protocol::{Metadata, TopicIdentity};
-use heliostat_core::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
+use heliostat_core::types::{LeaderEpoch, TopicId, TopicPartition};
 
 use super::super::copy::{Copy, Goal, Opening, Phase, Then, Want};
 use super::super::steering::{Happening, Order, Outcome, Steering, WatchedTopic};
 use super::Job;
-use super::reports::asks_epoch;
 
 /// What a steered job has besides.
 pub(super) struct Steered {
@@ -254,24 +254,17 @@ impl Job {
         copy.ends = CopyEnds { log_start: log.log_start, log_end: log.log_end };
         copy.epochs.clone_from(&log.epochs);
         let at = copy.at.clone();
-        if log.log_start == log.log_end {
-            self.aligned(&at);
-            return None;
-        }
-        match last.map(|last| common_end(last, &log)) {
-            Some(end) if end >= log.log_end && copy.epoch_checked => self.aligned(&at),
-            // The source may know better than the position of a stop long ago.
-            Some(end) if end >= log.log_end => {
-                copy.phase = asks_epoch(copy, now);
-                if copy.epoch_checked {
-                    self.aligned(&at);
-                }
+        match align_step(last, copy.ends, &copy.epochs, copy.epoch_checked) {
+            AlignStep::Aligned => self.aligned(&at),
+            AlignStep::AskEpochEnd(epoch) => {
+                let want = Want::EpochEnd(epoch);
+                copy.phase = Phase::Asks { want, due: now, asked: false };
             }
-            Some(end) if end > log.log_start => {
-                let repair = Repair::Truncate { to: end };
+            AlignStep::Truncate(to) => {
+                let repair = Repair::Truncate { to };
                 self.repair(key, repair, "it was not mirrored before the last stop");
             }
-            _ => {
+            AlignStep::BeginAnew => {
                 copy.align_to = None;
                 copy.phase = Phase::Asks { want: Want::Begin, due: now, asked: false };
             }
@@ -329,17 +322,4 @@ impl Job {
             self.command(shard, Command::SetLeader { key, leader });
         }
     }
-}
-
-/// Where what a stop has left is still the source's, exclusive. It is known by epoch, and by
-/// offset where that was stored.
-fn common_end(last: LastMirrored, log: &RecoveredLog) -> Offset {
-    let end = match log.epochs.latest() {
-        Some(latest) if latest.epoch > last.epoch => {
-            log.epochs.end_offset_for(last.epoch, log.log_end).1
-        }
-        Some(_) => log.log_end,
-        None => Offset::ZERO,
-    };
-    if last.offset.0 < 0 { end } else { end.min(last.offset) }
 }

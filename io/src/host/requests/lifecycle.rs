@@ -159,10 +159,11 @@ impl Host {
         };
         self.journal.decide(records).await?;
         let keys = self.mirrors.keys_of(&asked.mirror_name);
-        let records = keys.iter().flat_map(tombstones).collect();
-        if let Err(error) = self.journal.store(records).await {
-            // The metadata says that it is gone; the next start writes them.
-            tracing::warn!("states of mirror {}: {error}", asked.mirror_name);
+        let records: Vec<_> = keys.iter().flat_map(tombstones).collect();
+        if let Err(error) = self.journal.store(records.clone()).await {
+            // The metadata says that it is gone. One made anew must not inherit them.
+            tracing::warn!("states of mirror {}: {error}; tried again", asked.mirror_name);
+            self.mirrors.owe(records);
         }
         for key in &keys {
             let _ = self.mirrors.forget(key);

@@ -312,7 +312,9 @@ fn a_topic_that_was_gone_can_be_followed_again() {
         assert_eq!(job.shard.next().await, Seen::Removed(key));
         job.shard.give_back(key, ReturnReason::Asked);
         let Outcome::Failed { retryable: false, .. } = job.outcome().await else { panic!() };
-        source.change(|world| drop(world.topics.insert("t", Topic::new(ID, 1, 0, 9))));
+        source.change(|world| {
+            world.topics.insert("t", Topic::new(ID, 1, 0, 9));
+        });
         job.follow(5);
         let (key, ..) = job.added().await;
         job.shard.others.clear();
