@@ -178,7 +178,13 @@ pub fn said_by_source(
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::protocol::mirror::{
+        DescribedClusterMirror, DescribedMirrorPartition, DescribedMirrorTopic,
+        EpochLookupPartition, EpochLookupResult,
+    };
 
     fn at(epoch: i32, offset: i64) -> LastMirrored {
         LastMirrored { epoch: LeaderEpoch(epoch), offset: Offset(offset) }
@@ -226,10 +232,60 @@ mod tests {
     }
 
     #[test]
-    fn of_several_mirrors_the_furthest_counts() {
-        assert_eq!(later(None, -1, 7), None);
-        assert_eq!(later(None, 1, -1), Some(at(1, -1)));
-        assert_eq!(later(Some(at(1, 6)), 1, 4), Some(at(1, 6)));
-        assert_eq!(later(Some(at(1, 6)), 2, -1), Some(at(2, -1)));
+    fn the_mirror_that_got_furthest_counts_and_one_that_runs_is_a_loop() {
+        let key =
+            MirrorKey { mirror: "m".into(), topic: TopicId(Uuid::from_u128(7)), partition: 0 };
+        let end = |mirrors: &[(&str, i32, i64)], looked_up: (i32, i64)| {
+            let mirror = |&(state, epoch, offset): &(&str, i32, i64)| DescribedClusterMirror {
+                mirror_name: "back".to_owned(),
+                topics: vec![DescribedMirrorTopic {
+                    topic_name: "t".to_owned(),
+                    partitions: vec![DescribedMirrorPartition {
+                        state: state.to_owned(),
+                        last_mirror_epoch: epoch,
+                        last_mirror_offset: offset,
+                        ..DescribedMirrorPartition::default()
+                    }],
+                }],
+                ..DescribedClusterMirror::default()
+            };
+            let found = EpochLookupPartition {
+                partition_index: 0,
+                last_mirror_epoch: looked_up.0,
+                last_mirror_offset: looked_up.1,
+            };
+            let described = DescribeClusterMirrorsResponse {
+                mirrors: mirrors.iter().map(mirror).collect(),
+                lookup_results: vec![EpochLookupResult {
+                    topic_id: key.topic,
+                    partitions: vec![found],
+                }],
+                ..DescribeClusterMirrorsResponse::default()
+            };
+            said_by_source(&described, &key, "t").map_err(|failure| failure.reason.to_string())
+        };
+        assert_eq!(end(&[], (-1, 7)), Ok(None));
+        assert_eq!(end(&[("STOPPED", 1, -1)], (-1, -1)), Ok(Some(at(1, -1))));
+        assert_eq!(end(&[("STOPPED", 1, 6), ("STOPPED", 2, 4)], (1, 9)), Ok(Some(at(2, 4))));
+        assert_eq!(end(&[("STOPPED", 1, 6)], (1, 9)), Ok(Some(at(1, 9))));
+        let looped = end(&[("STOPPED", 1, 6), ("PAUSED", 3, 9)], (3, 9)).unwrap_err();
+        assert!(looped.contains("mirror back") && looped.contains("PAUSED"), "{looped}");
+    }
+
+    #[test]
+    fn a_refusal_is_no_lack_of_a_position() {
+        let described = DescribeClusterMirrorsResponse {
+            mirrors: vec![DescribedClusterMirror {
+                error_code: ErrorCode::CLUSTER_MIRROR_AUTHORIZATION_FAILED.0,
+                ..DescribedClusterMirror::default()
+            }],
+            ..DescribeClusterMirrorsResponse::default()
+        };
+        let key = MirrorKey { mirror: "m".into(), topic: TopicId::NONE, partition: 0 };
+        let failure = said_by_source(&described, &key, "t").unwrap_err();
+        assert!(
+            failure.retryable && failure.reason.contains("CLUSTER_MIRROR_AUTHORIZATION_FAILED"),
+            "{failure:?}"
+        );
     }
 }
