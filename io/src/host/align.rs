@@ -128,7 +128,9 @@ async fn ask(
     let described = client.read(&request).await?;
     Ok(begun
         .iter()
-        .map(|(key, at, run)| (key.clone(), at.clone(), *run, said_by_source(&described, key, &at.topic)))
+        .map(|(key, at, run)| {
+            (key.clone(), at.clone(), *run, said_by_source(&described, key, &at.topic))
+        })
         .collect())
 }
 
