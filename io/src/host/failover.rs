@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heliostat_core::coordinator::alignment::last_mirrored;
+use heliostat_core::coordinator::bump::above;
 use heliostat_core::coordinator::markers::StopMarkers;
 use heliostat_core::coordinator::partition::{Event, Failure, Run};
 use heliostat_core::coordinator::{LastMirrored, MirrorKey};
@@ -121,11 +122,9 @@ impl Host {
             match outcome {
                 Ok(found) => {
                     let last = last_mirrored(stop.last, found);
-                    // A log without epochs has no position that the other side could use, nor
-                    // the earlier one any more.
-                    let position = Some(last).filter(|last| last.epoch.known().is_some());
-                    if position != stop.last {
-                        to_store.push((stop.key.clone(), position));
+                    // Also of a log that has mirrored nothing: what lies in it is ours.
+                    if stop.last != Some(last) {
+                        to_store.push((stop.key.clone(), last));
                     }
                     stops.push((stop, last));
                 }
@@ -136,7 +135,15 @@ impl Host {
         super::fault::point("stop.position-stored");
         let mut wanted = Vec::new();
         for (stop, last) in &stops {
-            wanted.push((stop.key.topic, stop.at.partition, last.epoch));
+            // The source may be ahead of what was mirrored, and its epochs are not ours to use.
+            let link = self.links.get(&stop.key.mirror);
+            let source = link.map_or(LeaderEpoch::NONE, |link| link.source_epoch(&stop.at));
+            let used = match last.epoch.known() {
+                Some(epoch) => source.max(epoch),
+                // Nothing was mirrored, and nothing may be known of the source.
+                None => above(source),
+            };
+            wanted.push((stop.key.topic, stop.at.partition, used));
         }
         let refused = self.raise(wanted).await?;
         super::fault::point("stop.epoch-raised");

@@ -266,10 +266,10 @@ impl Host {
     /// Makes what a stop has left durable, for those of whom nothing is.
     pub(super) async fn store_last_mirrored(
         &mut self,
-        all: Vec<(MirrorKey, Option<LastMirrored>)>,
+        all: Vec<(MirrorKey, LastMirrored)>,
     ) -> BTreeSet<MirrorKey> {
-        let record = |(key, last): &(MirrorKey, Option<LastMirrored>)| {
-            StateRecord::LastMirrored(key.clone(), *last)
+        let record = |(key, last): &(MirrorKey, LastMirrored)| {
+            StateRecord::LastMirrored(key.clone(), Some(*last))
         };
         let records: Vec<_> = all.iter().map(record).collect();
         let failed = match self.journal.store(records).await {
@@ -284,7 +284,7 @@ impl Host {
             if failed.contains(&index) {
                 not_stored.insert(key);
             } else {
-                self.mirrors.set_last_mirrored(key, last);
+                self.mirrors.set_last_mirrored(key, Some(last));
             }
         }
         not_stored

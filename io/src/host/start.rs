@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use heliostat_core::config::{ListenAddress, MirrorLevelConfig, ServerConfig};
 use heliostat_core::coordinator::state_log::{MIRROR_STATE_TOPIC, StateLogOptions, tombstones};
-use heliostat_core::coordinator::{MirrorKey, Mirrors, StateRecord};
+use heliostat_core::coordinator::{DesiredState, MirrorKey, MirrorState, Mirrors, StateRecord};
 use heliostat_core::metadata::controller::{
     BrokerRegistration, Decision, bootstrap, new_epochs_at_start, register_broker,
 };
@@ -122,6 +122,7 @@ impl Host {
             shard_errors: Vec::new(),
             checkpoint_due: Tick::ZERO,
         };
+        host.raise_written().await?;
         host.forget_deleted().await;
         host.forget_outdated().await;
         let names: Vec<Arc<str>> = host.image().mirrors().map(Arc::from).collect();
@@ -135,6 +136,30 @@ impl Host {
             host.want(&topic);
         }
         Ok((host, handle))
+    }
+
+    /// Partitions that were writable until a wish that has not begun to come true have to have a
+    /// new leader epoch as well.
+    async fn raise_written(&mut self) -> Result<(), HostError> {
+        let image = self.image();
+        let mut written = Vec::new();
+        for topic in image.topics() {
+            let link = image.mirror_of(&topic.name);
+            if link.is_none_or(|link| link.desired == DesiredState::Stopped) {
+                // It has one.
+                continue;
+            }
+            for (key, known) in self.keys_of(&topic.name).into_iter().zip(&topic.partitions) {
+                let state = self.mirrors.get(&key).map_or(MirrorState::Unknown, |it| it.state());
+                if matches!(state, MirrorState::Stopped | MirrorState::Unknown) {
+                    written.push((key.topic, key.partition, known.leader_epoch));
+                }
+            }
+        }
+        for (_, reason) in self.raise(written).await? {
+            tracing::warn!("leader epoch not raised: {reason}");
+        }
+        Ok(())
     }
 
     /// Writes the tombstones that a crash kept from being written when a mirror was deleted.

@@ -47,10 +47,10 @@ impl Host {
         if !self.is_the_source(mirror, &metadata) {
             return Ok(());
         }
-        self.raise_near(mirror, &metadata).await?;
         self.grow(mirror, &metadata).await?;
         self.exclude(mirror).await?;
         self.discover(mirror, &metadata).await?;
+        self.raise_near(mirror, &metadata).await?;
         if let Some(link) = self.links.get_mut(mirror) {
             link.learn(metadata);
         }
@@ -88,7 +88,11 @@ impl Host {
     }
 
     /// The periodic bump.
-    async fn raise_near(&mut self, mirror: &str, metadata: &Metadata) -> Result<(), HostError> {
+    pub(super) async fn raise_near(
+        &mut self,
+        mirror: &str,
+        metadata: &Metadata,
+    ) -> Result<(), HostError> {
         let mut wanted = Vec::new();
         for topic in &metadata.topics {
             let name = &topic.identity.name;

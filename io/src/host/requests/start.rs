@@ -103,6 +103,10 @@ impl Host {
         for topic in names {
             self.want(&topic);
         }
+        // New partitions have epoch 0, which is the source's as well: one that is stopped before
+        // anything is mirrored must not write with it. An alignment's epoch comes first.
+        self.settle().await?;
+        self.raise_near(&mirror, &metadata).await?;
         Ok(response)
     }
 
