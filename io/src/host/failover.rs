@@ -102,6 +102,7 @@ impl Host {
     }
 
     pub(super) async fn take_inspected(&mut self, all: Vec<Inspected>) -> Result<(), HostError> {
+        crate::fault::point("stop.inspected");
         let mut stops = Vec::new();
         let mut to_store = Vec::new();
         for Inspected { stop, outcome } in all {
@@ -118,13 +119,13 @@ impl Host {
             }
         }
         let not_stored = self.store_last_mirrored(to_store).await;
-        super::fault::point("stop.position-stored");
+        crate::fault::point("stop.position-stored");
         let mut wanted = Vec::new();
         for (stop, last) in &stops {
             wanted.push((stop.key.topic, stop.at.partition, last.epoch));
         }
         let refused = self.raise(wanted).await?;
-        super::fault::point("stop.epoch-raised");
+        crate::fault::point("stop.epoch-raised");
         let mut tasks = Vec::new();
         for (stop, last) in stops {
             if not_stored.contains(&stop.key) {
@@ -161,7 +162,7 @@ impl Host {
     }
 
     pub(super) fn take_marked(&mut self, all: Vec<Marked>) {
-        super::fault::point("stop.marked");
+        crate::fault::point("stop.marked");
         let mut failed = BTreeSet::new();
         for Marked { stop, outcome } in all {
             match outcome {
@@ -230,7 +231,7 @@ fn mark(store: &mut FileStore, task: &MarkTask) -> Result<(Offset, Offset), Arc<
     let missing = markers.missing(log.log_end(), log.producers(), has_reset).map_err(text)?;
     for batch in missing {
         log.append(store, &batch).map_err(text)?;
-        super::fault::point("stop.marker-written");
+        crate::fault::point("stop.marker-written");
     }
     Ok((log.log_start(), log.log_end()))
 }

@@ -22,7 +22,7 @@ impl Host {
                 if self.mirrors.last_mirrored(&key).is_some() {
                     self.outdated.push(key.clone());
                 }
-                super::fault::point("truncation.aligned");
+                crate::fault::point("truncation.aligned");
                 self.report(&key, Event::Finished, run);
             }
             (Doing::Follows, Outcome::Follows) => self.report(&key, Event::Fetched, run),

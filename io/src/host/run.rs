@@ -223,7 +223,14 @@ impl Host {
         // alignment that has lost it would begin anew.
         let outdated = std::mem::take(&mut self.outdated);
         records.extend(outdated.iter().map(|key| StateRecord::LastMirrored(key.clone(), None)));
+        let passes = |place: &str| {
+            for (_, stored) in &states {
+                crate::fault::point_of(place, stored.state.name());
+            }
+        };
+        passes("state-storing");
         let outcome = self.journal.store(records).await;
+        passes("state-stored");
         for key in outdated {
             self.mirrors.restore(StateRecord::LastMirrored(key, None));
         }
