@@ -40,3 +40,17 @@ pub enum HostError {
     #[error("metrics.listener: {0}")]
     Http(String),
 }
+
+/// An error with its causes, each said once.
+pub(super) fn with_causes(error: &dyn Error) -> Arc<str> {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    Arc::from(text)
+}

@@ -16,6 +16,7 @@ use heliostat_core::log::recovery::OpenOptions;
 use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicPartition};
 
 use super::HostError;
+use super::error::with_causes;
 use super::run::{Host, News};
 use crate::control::{Ends, now_ms};
 use crate::disk::FileStore;
@@ -204,7 +205,8 @@ fn inspect(
     stop: &Stopping,
     options: &OpenOptions,
 ) -> Result<LastMirrored, Arc<str>> {
-    let (log, _) = ColdLog::open(store, &stop.at.to_string(), options).map_err(text)?;
+    let (log, _) =
+        ColdLog::open(store, &stop.at.to_string(), options).map_err(|error| with_causes(&error))?;
     let epoch = log.epochs().latest().map_or(LeaderEpoch::NONE, |entry| entry.epoch);
     Ok(LastMirrored { epoch, offset: log.log_end() })
 }
@@ -212,7 +214,8 @@ fn inspect(
 fn mark(store: &mut FileStore, task: &MarkTask) -> Result<(Offset, Offset), Arc<str>> {
     let MarkTask { task, last_epoch, leader_epoch, source_cluster_id } = task;
     let dir = task.stop.at.to_string();
-    let (mut log, _) = ColdLog::open(store, &dir, &task.options).map_err(text)?;
+    let (mut log, _) =
+        ColdLog::open(store, &dir, &task.options).map_err(|error| with_causes(&error))?;
     let markers = StopMarkers {
         last_mirrored: *last_epoch,
         leader_epoch: *leader_epoch,
@@ -226,24 +229,16 @@ fn mark(store: &mut FileStore, task: &MarkTask) -> Result<(Offset, Offset), Arc<
         if has_reset { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     if from < log.log_end() {
-        log.read(store, from, &mut see).map_err(text)?;
+        log.read(store, from, &mut see).map_err(|error| with_causes(&error))?;
     }
-    let missing = markers.missing(log.log_end(), log.producers(), has_reset).map_err(text)?;
+    let missing = markers
+        .missing(log.log_end(), log.producers(), has_reset)
+        .map_err(|error| with_causes(&error))?;
     for batch in missing {
-        log.append(store, &batch).map_err(text)?;
+        log.append(store, &batch).map_err(|error| with_causes(&error))?;
         crate::fault::point("stop.marker-written");
     }
     Ok((log.log_start(), log.log_end()))
-}
-
-fn text(error: impl std::error::Error) -> Arc<str> {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    Arc::from(text)
 }
 
 #[cfg(test)]

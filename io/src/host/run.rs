@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::HostError;
 use super::align::LookedUp;
+use super::error::with_causes;
 use super::failover::{Inspected, Marked, Stopping};
 use super::journal::Journal;
 use super::link::Link;
@@ -237,7 +238,7 @@ impl Host {
         let failed: BTreeSet<usize> = match &outcome {
             Ok(()) => BTreeSet::new(),
             Err(error) => {
-                tracing::warn!("states are stored again: {error}");
+                tracing::warn!("states are stored again: {}", with_causes(error));
                 not_durable(error, states.len())
             }
         };
@@ -264,7 +265,7 @@ impl Host {
         let failed = match self.journal.store(records).await {
             Ok(()) => BTreeSet::new(),
             Err(error) => {
-                tracing::warn!("last mirrored positions: {error}");
+                tracing::warn!("last mirrored positions: {}", with_causes(&error));
                 not_durable(&error, all.len())
             }
         };
@@ -327,7 +328,7 @@ impl Host {
         let log = self.config.mirror.log;
         let finished = self.log_dir.borrow_mut().finish(log);
         if let Err(error) = &finished {
-            tracing::warn!("no clean stop: {error}; the next start recovers");
+            tracing::warn!("no clean stop: {}; the next start recovers", with_causes(error));
         }
         let clean = finished.is_ok() && self.shard_errors.is_empty();
         let shard_errors = std::mem::take(&mut self.shard_errors);

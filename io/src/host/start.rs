@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use super::HostError;
 use super::journal::Journal;
+use super::error::with_causes;
 use super::link::{Link, LinkHost};
 use super::run::{Host, HostHandle};
 use crate::control::{Ends, LogDir, cancellation, now_ms};
@@ -144,7 +145,10 @@ impl Host {
             self.mirrors.iter().map(|(key, _)| key).filter(gone).cloned().collect();
         let records = gone.iter().flat_map(tombstones).collect();
         if let Err(error) = self.journal.store(records).await {
-            tracing::warn!("states of deleted mirrors: {error}; tried again at the next start");
+            tracing::warn!(
+                "states of deleted mirrors: {}; tried again at the next start",
+                with_causes(&error)
+            );
         }
         for key in gone {
             let _ = self.mirrors.forget(&key);
@@ -168,7 +172,10 @@ impl Host {
             .collect();
         let tombstone = |key: &MirrorKey| StateRecord::LastMirrored(key.clone(), None);
         if let Err(error) = self.journal.store(outdated.iter().map(tombstone).collect()).await {
-            tracing::warn!("positions of earlier stops: {error}; tried again at the next start");
+            tracing::warn!(
+                "positions of earlier stops: {}; tried again at the next start",
+                with_causes(&error)
+            );
         }
         for key in &outdated {
             self.mirrors.restore(tombstone(key));
