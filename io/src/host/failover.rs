@@ -86,7 +86,7 @@ impl Host {
 
     /// Divides tasks among threads that may block; each reports by itself.
     fn in_parallel<T: Send + 'static>(
-        &self,
+        &mut self,
         mut tasks: Vec<T>,
         work: impl Fn(Vec<T>, &mut FileStore) -> News + Clone + Send + 'static,
     ) {
@@ -95,6 +95,7 @@ impl Host {
             let rest = tasks.split_off(tasks.len().min(LOGS_PER_TASK));
             let some = std::mem::replace(&mut tasks, rest);
             let (work, sender, mut store) = (work.clone(), self.news_sender.clone(), store.clone());
+            self.at_logs += 1;
             tokio::task::spawn_blocking(move || {
                 // A host that has gone repeats it at its next start.
                 let _ = sender.send(work(some, &mut store));

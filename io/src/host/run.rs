@@ -82,6 +82,8 @@ pub struct Host {
     pub(super) next_generation: u64,
     /// Partitions whose logs have been given back for a stop, and those that are to be marked.
     pub(super) to_inspect: Vec<Stopping>,
+    /// Threads that have logs of partitions that are being stopped, and have not reported.
+    pub(super) at_logs: usize,
     /// Partitions that were aligned just now: the first cut needs no permission.
     pub(super) aligned: BTreeSet<MirrorKey>,
     /// Partitions that mirror again: what their last stop has left counts no more.
@@ -183,8 +185,12 @@ impl Host {
                 }
                 Ok(())
             }
-            News::Inspected(all) => self.take_inspected(all).await,
+            News::Inspected(all) => {
+                self.at_logs -= 1;
+                self.take_inspected(all).await
+            }
             News::Marked(all) => {
+                self.at_logs -= 1;
                 self.take_marked(all);
                 Ok(())
             }
@@ -301,7 +307,8 @@ impl Host {
         for link in self.links.values_mut() {
             link.end();
         }
-        while !self.links.is_empty() {
+        // No clean stop vouches for a log that somebody still writes to.
+        while !self.links.is_empty() || self.at_logs > 0 {
             // The second signal gives up what is not closed yet.
             let is_abort = self.cancel.is_abort();
             if is_abort {
@@ -314,14 +321,7 @@ impl Host {
                         link.handle.cancel();
                     }
                 }
-                Some(news) = self.news.recv() => {
-                    if let News::JobEnded { mirror, generation, outcome } = news
-                        && self.is_current(&mirror, generation)
-                    {
-                        self.collect(&mirror, outcome);
-                        self.links.remove(&mirror);
-                    }
-                }
+                Some(news) = self.news.recv() => self.take_last_news(news),
             }
         }
         self.write_checkpoints();
@@ -334,6 +334,27 @@ impl Host {
         let shard_errors = std::mem::take(&mut self.shard_errors);
         self.listener.stop();
         HostReport { clean, shard_errors }
+    }
+
+    /// What still counts for a host that ends; the next start goes on with the rest.
+    fn take_last_news(&mut self, news: News) {
+        match news {
+            News::JobEnded { mirror, generation, outcome }
+                if self.is_current(&mirror, generation) =>
+            {
+                self.collect(&mirror, outcome);
+                self.links.remove(&mirror);
+            }
+            News::Inspected(_) => self.at_logs -= 1,
+            News::Marked(all) => {
+                self.at_logs -= 1;
+                self.take_marked(all);
+            }
+            News::JobEnded { .. }
+            | News::Happened { .. }
+            | News::LookedUp { .. }
+            | News::Ready(_) => {}
+        }
     }
 
     /// Joins the shards of a job that has ended, and keeps what went wrong.

@@ -109,6 +109,7 @@ impl Host {
             next_generation: 0,
             to_inspect: Vec::new(),
             aligned: BTreeSet::new(),
+            at_logs: 0,
             outdated: Vec::new(),
             features,
             listener,
