@@ -1,5 +1,8 @@
 //! Why a host does not start, or ended.
 
+use std::error::Error;
+use std::sync::Arc;
+
 use heliostat_core::coordinator::state_log::StateLogError;
 use heliostat_core::metadata::controller::Refusal;
 use heliostat_core::metadata::log::MetadataLogError;

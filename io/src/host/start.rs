@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heliostat_core::config::{ListenAddress, MirrorLevelConfig, ServerConfig};
+use heliostat_core::coordinator::partition::Stored;
 use heliostat_core::coordinator::state_log::{MIRROR_STATE_TOPIC, StateLogOptions, tombstones};
 use heliostat_core::coordinator::{MirrorKey, MirrorState, Mirrors, StateRecord};
 use heliostat_core::metadata::controller::{
@@ -23,8 +24,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::HostError;
-use super::journal::Journal;
 use super::error::with_causes;
+use super::journal::Journal;
 use super::link::{Link, LinkHost};
 use super::run::{Host, HostHandle};
 use crate::control::{Ends, LogDir, cancellation, now_ms};
@@ -108,8 +109,8 @@ impl Host {
             links: BTreeMap::new(),
             next_generation: 0,
             to_inspect: Vec::new(),
-            aligned: BTreeSet::new(),
             at_logs: 0,
+            aligned: BTreeSet::new(),
             outdated: Vec::new(),
             features,
             listener,
@@ -142,8 +143,8 @@ impl Host {
         let gone = |key: &&MirrorKey| {
             !image.has_mirror(&key.mirror) || image.topic_by_id(key.topic).is_none()
         };
-        let gone: Vec<MirrorKey> =
-            self.mirrors.iter().map(|(key, _)| key).filter(gone).cloned().collect();
+        // A crash may have left one of a key's two records.
+        let gone: Vec<MirrorKey> = self.mirrors.keys().into_iter().filter(gone).cloned().collect();
         let records = gone.iter().flat_map(tombstones).collect();
         if let Err(error) = self.journal.store(records).await {
             tracing::warn!(
@@ -159,14 +160,15 @@ impl Host {
     /// The position of a stop counts until the partition mirrors again. A crash may have come
     /// between that state and the position's tombstone.
     async fn forget_outdated(&mut self) {
-        let mirrors = |state| {
+        let mirrors = |stored: &Stored| {
             use MirrorState as Is;
+            let state = if stored.state == Is::Failed { stored.previous } else { stored.state };
             matches!(state, Is::Mirroring | Is::EpochFencing | Is::Pausing | Is::Paused)
         };
         let outdated: Vec<MirrorKey> = self
             .mirrors
             .iter()
-            .filter(|(_, mirror)| mirrors(mirror.state()))
+            .filter(|(_, mirror)| mirrors(mirror.stored()))
             .map(|(key, _)| key)
             .filter(|key| self.mirrors.last_mirrored(key).is_some())
             .cloned()
