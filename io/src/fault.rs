@@ -1,28 +1,42 @@
-//! Named places where a test lets the process die, as `kill -9` would.
+//! Named places where a test lets the process die, as `kill -9` would, or stand still.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The variable that names the place: `NAME`, or `NAME:N` for its N-th passing, from 1.
-const VARIABLE: &str = "HELIOSTAT_FAULT_POINT";
+use rustix::process::{Signal, getpid, kill_process};
 
-/// The place of this process, if it has one.
-#[derive(Debug, PartialEq, Eq)]
+/// Variables that name a place, and what happens there. The place is `NAME`, or `NAME:N` for its
+/// N-th passing, from 1. At a kill nothing is flushed, closed or told; what is held stands still
+/// until SIGCONT.
+const VARIABLES: [(&str, Signal); 2] =
+    [("HELIOSTAT_FAULT_POINT", Signal::KILL), ("HELIOSTAT_FAULT_HOLD", Signal::STOP)];
+
+/// A place of this process.
+#[derive(Debug)]
 struct Place {
     name: String,
-    /// Of the passings, the one that kills.
+    /// Of the passings, the one that counts.
     passing: u64,
+    passed: AtomicU64,
+    signal: Signal,
 }
 
 impl Place {
-    fn parse(text: &str) -> Self {
+    fn parse(text: &str, signal: Signal) -> Self {
         let counted = text.rsplit_once(':').and_then(|(name, n)| Some((name, n.parse().ok()?)));
         let (name, passing) = counted.unwrap_or((text, 1));
-        Self { name: name.to_owned(), passing }
+        Self { name: name.to_owned(), passing, passed: AtomicU64::new(0), signal }
+    }
+
+    fn pass(&self) {
+        if self.passed.fetch_add(1, Ordering::Relaxed) + 1 == self.passing {
+            // Always allowed to oneself.
+            let _ = kill_process(getpid(), self.signal);
+        }
     }
 }
 
-/// Dies here if the environment names this place, and it is passed for the time that is wanted.
+/// Dies or stands still here if the environment names this place.
 pub(crate) fn point(name: &str) {
     pass(|wanted| wanted == name);
 }
@@ -34,15 +48,14 @@ pub(crate) fn point_of(name: &str, kind: &str) {
 }
 
 fn pass(is_here: impl Fn(&str) -> bool) {
-    static PLACE: OnceLock<Option<Place>> = OnceLock::new();
-    static PASSED: AtomicU64 = AtomicU64::new(0);
-    let place = PLACE.get_or_init(|| std::env::var(VARIABLE).ok().map(|text| Place::parse(&text)));
-    let Some(place) = place.as_ref().filter(|place| is_here(&place.name)) else { return };
-    if PASSED.fetch_add(1, Ordering::Relaxed) + 1 == place.passing {
-        let me = rustix::process::getpid();
-        // Nothing is flushed, closed or told.
-        let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
-    }
+    static PLACES: OnceLock<Vec<Place>> = OnceLock::new();
+    let places = PLACES.get_or_init(|| {
+        let named = VARIABLES.into_iter().filter_map(|(variable, signal)| {
+            Some(Place::parse(&std::env::var(variable).ok()?, signal))
+        });
+        named.collect()
+    });
+    places.iter().filter(|place| is_here(&place.name)).for_each(Place::pass);
 }
 
 #[cfg(test)]
@@ -51,9 +64,12 @@ mod tests {
 
     #[test]
     fn a_place_is_a_name_and_a_passing() {
-        let place = |name: &str, passing| Place { name: name.to_owned(), passing };
-        assert_eq!(Place::parse("stop.marked"), place("stop.marked", 1));
-        assert_eq!(Place::parse("stop.marker-written:3"), place("stop.marker-written", 3));
-        assert_eq!(Place::parse("a:b"), place("a:b", 1));
+        let parse = |text| {
+            let place = Place::parse(text, Signal::KILL);
+            (place.name, place.passing)
+        };
+        assert_eq!(parse("stop.marked"), ("stop.marked".to_owned(), 1));
+        assert_eq!(parse("stop.marker-written:3"), ("stop.marker-written".to_owned(), 3));
+        assert_eq!(parse("a:b"), ("a:b".to_owned(), 1));
     }
 }

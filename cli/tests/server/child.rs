@@ -21,6 +21,8 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_mins(1);
 /// Where a process is to die.
 const FAULT_POINT: &str = "HELIOSTAT_FAULT_POINT";
+/// Where it is to stand still.
+const FAULT_HOLD: &str = "HELIOSTAT_FAULT_HOLD";
 
 /// Partitions of a mirror, by topic.
 pub(crate) type Topics = BTreeMap<String, Vec<MirrorPartition>>;
@@ -76,7 +78,12 @@ impl Home {
 
     /// A server that dies when it gets to `point`.
     pub(crate) fn start_to_die_at(&self, point: &str) -> Server {
-        Server::start(self, Some(point))
+        Server::start(self, Some((FAULT_POINT, point)))
+    }
+
+    /// A server that stands still when it gets to `point`.
+    pub(crate) fn start_to_hold_at(&self, point: &str) -> Server {
+        Server::start(self, Some((FAULT_HOLD, point)))
     }
 
     /// The batches of a partition.
@@ -149,14 +156,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(home: &Home, point: Option<&str>) -> Self {
+    fn start(home: &Home, fault: Option<(&str, &str)>) -> Self {
         let errors = File::options().append(true).create(true).open(home.said()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_heliostat"));
         command.arg("server").arg(home.properties());
-        command.env_remove(FAULT_POINT).stdout(Stdio::piped()).stderr(errors);
-        if let Some(point) = point {
-            command.env(FAULT_POINT, point);
-        }
+        command.stdout(Stdio::piped()).stderr(errors).envs(fault);
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
@@ -197,6 +201,18 @@ impl Server {
     pub(crate) fn dies(mut self, point: &str) {
         let (status, _) = self.end(point);
         assert_eq!(status.signal(), Some(9), "{point}: {status}");
+    }
+
+    /// Waits until it stands still.
+    #[track_caller]
+    pub(crate) fn holds(&self) {
+        let since = Instant::now();
+        let stat = format!("/proc/{}/stat", self.child.id());
+        // Behind the name, which is in parentheses.
+        while !fs::read_to_string(&stat).unwrap().contains(") T ") {
+            assert!(since.elapsed() < DEADLINE, "the server does not stand still");
+            std::thread::yield_now();
+        }
     }
 
     pub(crate) fn kill(&mut self) {

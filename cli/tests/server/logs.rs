@@ -136,6 +136,7 @@ fn damage_below_the_recovery_point_is_refused_with_file_and_position() {
             let said = home.refusal();
             let words = [&*name, "is damaged at position 0", "offset 0"];
             assert!(words.iter().all(|word| said.contains(word)), "{said}");
+            assert!(!said.contains("copy it again"), "no source has it: {said}");
             assert_eq!(home.is_clean(), is_clean, "it opened nothing: what was said holds");
             assert!(fs::read(&file).unwrap() == damaged, "{name} was changed");
         }

@@ -57,15 +57,19 @@ fn a_signal_in_the_middle_of_a_failover_is_clean_and_the_next_start_ends_it() {
     let source = Source::start();
     source.topic("t", 64);
     let home = Home::new();
-    let server = home.start();
+    let server = home.start_to_hold_at("stop.marker-written:4");
     let mut client = server.client();
     run(async {
         source.mirror(&mut client, &["t"]).await;
         until(&mut client, in_step).await;
         stop_t(&mut client).await;
     });
-    server.stop();
+    server.holds();
+    server.signal("-TERM");
+    server.signal("-CONT");
+    assert_eq!(server.ends(), (Some(0), "clean stop".to_owned()));
     let marked: Vec<_> = (0..64).map(|index| home.bytes(&format!("t-{index}"))).collect();
+    assert!(marked.iter().any(|bytes| !bytes.is_empty()));
     let checkpoint = home.log_dir().join("recovery-point-offset-checkpoint");
     let checkpoint = std::fs::read_to_string(checkpoint).unwrap();
     for (index, bytes) in marked.iter().enumerate() {
