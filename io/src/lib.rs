@@ -8,6 +8,7 @@ pub mod admin;
 pub mod control;
 pub mod disk;
 pub mod embedded;
+mod fault;
 pub mod generate;
 pub mod host;
 pub mod huge_page;

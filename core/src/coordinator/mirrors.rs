@@ -303,11 +303,16 @@ impl Mirrors {
         self.entries.iter().map(|(key, entry)| (key, &entry.mirror))
     }
 
-    /// Every key that has anything in the log.
+    /// Every key that has anything in the log: a state, or only what a stop has left.
+    #[must_use]
+    pub fn keys(&self) -> BTreeSet<&MirrorKey> {
+        self.entries.keys().chain(self.last_mirrored.keys()).collect()
+    }
+
+    /// Those of one mirror.
     #[must_use]
     pub fn keys_of(&self, mirror: &str) -> BTreeSet<MirrorKey> {
-        let all = self.entries.keys().chain(self.last_mirrored.keys());
-        all.filter(|key| &*key.mirror == mirror).cloned().collect()
+        self.keys().into_iter().filter(|key| &*key.mirror == mirror).cloned().collect()
     }
 }
 

@@ -135,10 +135,19 @@ fn carry_out(store: &mut FileStore, order: Order) -> Opened {
     let Order { key, at, options, reset_to } = order;
     let dir = at.to_string();
     let outcome = match reset_to {
-        None => recovery::open(store, &dir, &options),
+        None => {
+            let opened = recovery::open(store, &dir, &options);
+            if options.truncate_to.is_some() {
+                crate::fault::point("truncation.cut");
+            }
+            opened
+        }
         // That an empty log's files are made is no news.
-        Some(start) => recovery::reset(store, &dir, start, &options)
-            .map(|(log, _)| (log, OpenReport::default())),
+        Some(start) => {
+            let opened = recovery::reset(store, &dir, start, &options);
+            crate::fault::point("truncation.reset");
+            opened.map(|(log, _)| (log, OpenReport::default()))
+        }
     };
     Opened { key, at, outcome }
 }

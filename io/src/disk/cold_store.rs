@@ -172,6 +172,7 @@ impl ColdStore for FileStore {
         let at = self.file("truncate", path)?;
         let cut = OpenOptions::new().write(true).open(at).and_then(|file| {
             file.set_len(len)?;
+            crate::fault::point("disk.shortened");
             self.sync_file(&file)
         });
         cut.map_err(|error| failure("truncate", path.to_string(), &error))
@@ -185,7 +186,11 @@ impl ColdStore for FileStore {
 
     fn remove(&mut self, path: &LogPath) -> Result<(), StoreError> {
         match fs::remove_file(self.file("remove", path)?) {
-            Ok(()) => self.sync_dir(&path.dir),
+            Ok(()) => {
+                let kind = path.name.rsplit('.').next().unwrap_or_default();
+                crate::fault::point_of("disk.removed", kind);
+                self.sync_dir(&path.dir)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failure("remove", path.to_string(), &error)),
         }

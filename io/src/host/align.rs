@@ -90,6 +90,7 @@ impl Host {
                     running.doing = Doing::Aligns;
                     // What this host mirrored until its own stop is the source's as well.
                     let last = found.or_else(|| self.mirrors.last_mirrored(&key));
+                    crate::fault::point("truncation.looked-up");
                     link.order(Order::Align { at, last });
                 }
                 Err(failure) => {

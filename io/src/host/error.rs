@@ -1,5 +1,8 @@
 //! Why a host does not start, or ended.
 
+use std::error::Error;
+use std::sync::Arc;
+
 use heliostat_core::coordinator::state_log::StateLogError;
 use heliostat_core::metadata::controller::Refusal;
 use heliostat_core::metadata::log::MetadataLogError;
@@ -39,4 +42,18 @@ pub enum HostError {
     /// The HTTP endpoint does not start.
     #[error("metrics.listener: {0}")]
     Http(String),
+}
+
+/// An error with its causes, each said once.
+pub(super) fn with_causes(error: &dyn Error) -> Arc<str> {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    Arc::from(text)
 }

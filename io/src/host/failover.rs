@@ -18,6 +18,7 @@ use heliostat_core::log::recovery::OpenOptions;
 use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicPartition};
 
 use super::HostError;
+use super::error::with_causes;
 use super::run::{Host, News};
 use crate::control::{Ends, now_ms};
 use crate::disk::FileStore;
@@ -87,10 +88,11 @@ impl Host {
 
     /// Divides tasks among threads that may block; each reports after every few.
     fn in_parallel<T: Send + 'static>(
-        &self,
+        &mut self,
         tasks: Vec<T>,
         work: impl Fn(Vec<T>, &mut FileStore) -> News + Clone + Send + 'static,
     ) {
+        self.at_logs += tasks.len();
         let threads = usize::try_from(self.config.mirror.recovery_threads).unwrap_or(1).max(1);
         let each = tasks.len().div_ceil(threads).max(1);
         let store = FileStore::new(&self.config.log_dir);
@@ -116,6 +118,7 @@ impl Host {
         if all.is_empty() {
             return Ok(());
         }
+        crate::fault::point("stop.inspected");
         let mut stops = Vec::new();
         let mut to_store = Vec::new();
         for Inspected { stop, outcome } in all {
@@ -132,7 +135,7 @@ impl Host {
             }
         }
         let not_stored = self.store_last_mirrored(to_store).await;
-        super::fault::point("stop.position-stored");
+        crate::fault::point("stop.position-stored");
         let mut wanted = Vec::new();
         for (stop, last) in &stops {
             // The source may be ahead of what was mirrored, and its epochs are not ours to use.
@@ -146,7 +149,7 @@ impl Host {
             wanted.push((stop.key.topic, stop.at.partition, used));
         }
         let refused = self.raise(wanted).await?;
-        super::fault::point("stop.epoch-raised");
+        crate::fault::point("stop.epoch-raised");
         let mut tasks = Vec::new();
         for (stop, last) in stops {
             if not_stored.contains(&stop.key) {
@@ -183,7 +186,7 @@ impl Host {
     }
 
     pub(super) fn take_marked(&mut self, all: Vec<Marked>) {
-        super::fault::point("stop.marked");
+        crate::fault::point("stop.marked");
         let mut failed = BTreeSet::new();
         for Marked { stop, outcome } in all {
             match outcome {
@@ -213,7 +216,8 @@ fn inspect(
     stop: &Stopping,
     options: &OpenOptions,
 ) -> Result<LastMirrored, Arc<str>> {
-    let (log, _) = ColdLog::open(store, &stop.at.to_string(), options).map_err(text)?;
+    let (log, _) =
+        ColdLog::open(store, &stop.at.to_string(), options).map_err(|error| with_causes(&error))?;
     let epoch = log.epochs().latest().map_or(LeaderEpoch::NONE, |entry| entry.epoch);
     Ok(LastMirrored { epoch, offset: log.log_end() })
 }
@@ -221,7 +225,8 @@ fn inspect(
 fn mark(store: &mut FileStore, task: &MarkTask) -> Result<(Offset, Offset), Arc<str>> {
     let MarkTask { task, last_epoch, leader_epoch, source_cluster_id } = task;
     let dir = task.stop.at.to_string();
-    let (mut log, _) = ColdLog::open(store, &dir, &task.options).map_err(text)?;
+    let (mut log, _) =
+        ColdLog::open(store, &dir, &task.options).map_err(|error| with_causes(&error))?;
     let markers = StopMarkers {
         last_mirrored: *last_epoch,
         leader_epoch: *leader_epoch,
@@ -235,22 +240,14 @@ fn mark(store: &mut FileStore, task: &MarkTask) -> Result<(Offset, Offset), Arc<
         if has_reset { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     if from < log.log_end() {
-        log.read(store, from, &mut see).map_err(text)?;
+        log.read(store, from, &mut see).map_err(|error| with_causes(&error))?;
     }
-    let missing = markers.missing(log.log_end(), log.producers(), has_reset).map_err(text)?;
+    let missing = markers
+        .missing(log.log_end(), log.producers(), has_reset)
+        .map_err(|error| with_causes(&error))?;
     for batch in missing {
-        log.append(store, &batch).map_err(text)?;
-        super::fault::point("stop.marker-written");
+        log.append(store, &batch).map_err(|error| with_causes(&error))?;
+        crate::fault::point("stop.marker-written");
     }
     Ok((log.log_start(), log.log_end()))
-}
-
-fn text(error: impl std::error::Error) -> Arc<str> {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    Arc::from(text)
 }

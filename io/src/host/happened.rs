@@ -21,7 +21,7 @@ impl Host {
                 link.running.remove(at);
                 self.aligned.insert(key.clone());
                 self.mirrors.outdate(&key);
-                super::fault::point("truncation.aligned");
+                crate::fault::point("truncation.aligned");
                 self.report(&key, Event::Finished, run);
             }
             (Doing::Follows, Outcome::Follows) => self.report(&key, Event::Fetched, run),

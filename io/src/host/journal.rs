@@ -15,6 +15,7 @@ use heliostat_core::metadata::record::MetadataRecord;
 use heliostat_core::types::{Offset, TimestampMs};
 
 use super::HostError;
+use super::error::with_causes;
 use crate::control::now_ms;
 use crate::disk::FileStore;
 
@@ -83,7 +84,7 @@ impl Journal {
             logs.metadata.append(&mut logs.store, &records, now)?;
             if let Err(error) = logs.metadata.maintain(&mut logs.store) {
                 // The log goes on without; it is tried again with the next record.
-                tracing::warn!("snapshot of the metadata log: {error}");
+                tracing::warn!("snapshot of the metadata log: {}", with_causes(&error));
             }
             Ok(())
         })
@@ -110,7 +111,7 @@ impl Journal {
                     Ok(Some(_)) => {}
                     Ok(None) => return Ok(()),
                     Err(error) => {
-                        tracing::warn!("compaction of __mirror_state: {error}");
+                        tracing::warn!("compaction of __mirror_state: {}", with_causes(&error));
                         return Ok(());
                     }
                 }

@@ -20,7 +20,6 @@
 mod align;
 mod error;
 mod failover;
-mod fault;
 mod happened;
 mod journal;
 mod link;

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::HostError;
 use super::align::LookedUp;
+use super::error::with_causes;
 use super::failover::{Inspected, Marked, Stopping};
 use super::journal::Journal;
 use super::link::Link;
@@ -91,6 +92,8 @@ pub struct Host {
     pub(super) to_inspect: Vec<Stopping>,
     /// Logs that were looked at, until their positions are stored together.
     pub(super) inspected: Vec<Inspected>,
+    /// Logs of partitions that are being stopped, and of which nobody has reported.
+    pub(super) at_logs: usize,
     /// Partitions that were aligned just now: the first cut needs no permission.
     pub(super) aligned: BTreeSet<MirrorKey>,
     /// Mirrors whose job a bug has ended: not started again before the host is.
@@ -211,10 +214,12 @@ impl Host {
                 Ok(())
             }
             News::Inspected(all) => {
+                self.at_logs -= all.len();
                 self.inspected.extend(all);
                 Ok(())
             }
             News::Marked(all) => {
+                self.at_logs -= all.len();
                 self.take_marked(all);
                 Ok(())
             }
@@ -247,15 +252,25 @@ impl Host {
     async fn store_states(&mut self, to_store: ToStore) {
         let records = to_store.records();
         let count = records.len();
-        for record in &records {
-            if let StateRecord::Partition(key, Some(stored)) = record {
-                tracing::debug!(mirror = &*key.mirror, partition = key.partition, state = %stored.state, "state");
+        let states: Vec<_> = records
+            .iter()
+            .filter_map(|record| match record {
+                StateRecord::Partition(_, Some(stored)) => Some(stored.state.name()),
+                _ => None,
+            })
+            .collect();
+        let passes = |place: &str| {
+            for state in &states {
+                crate::fault::point_of(place, state);
             }
-        }
-        let lost = match self.journal.store(records).await {
+        };
+        passes("state-storing");
+        let outcome = self.journal.store(records).await;
+        passes("state-stored");
+        let lost = match outcome {
             Ok(()) => BTreeSet::new(),
             Err(error) => {
-                tracing::warn!("states are stored again: {error}");
+                tracing::warn!("states are stored again: {}", with_causes(&error));
                 not_durable(&error, count)
             }
         };
@@ -275,7 +290,7 @@ impl Host {
         let failed = match self.journal.store(records).await {
             Ok(()) => BTreeSet::new(),
             Err(error) => {
-                tracing::warn!("last mirrored positions: {error}");
+                tracing::warn!("last mirrored positions: {}", with_causes(&error));
                 not_durable(&error, all.len())
             }
         };
@@ -311,7 +326,8 @@ impl Host {
         for link in self.links.values_mut() {
             link.end();
         }
-        while !self.links.is_empty() {
+        // No clean stop vouches for a log that somebody still writes to.
+        while !self.links.is_empty() || self.at_logs > 0 {
             // The second signal gives up what is not closed yet.
             let is_abort = self.cancel.is_abort();
             if is_abort {
@@ -324,17 +340,7 @@ impl Host {
                         link.handle.cancel();
                     }
                 }
-                Some(news) = self.news.recv() => {
-                    if let News::JobEnded { mirror, generation, outcome } = news
-                        && self.is_current(&mirror, generation)
-                    {
-                        if !outcome.as_ref().is_ok_and(|report| report.clean) {
-                            self.distrust_all(&mirror);
-                        }
-                        self.collect(&mirror, outcome);
-                        self.links.remove(&mirror);
-                    }
-                }
+                Some(news) = self.news.recv() => self.take_last_news(news),
             }
         }
         self.write_checkpoints();
@@ -345,12 +351,34 @@ impl Host {
         }
         let finished = self.log_dir.borrow_mut().finish(log);
         if let Err(error) = &finished {
-            tracing::warn!("no clean stop: {error}; the next start recovers");
+            tracing::warn!("no clean stop: {}; the next start recovers", with_causes(error));
         }
         let clean = finished.is_ok() && self.shard_errors.is_empty();
         let shard_errors = std::mem::take(&mut self.shard_errors);
         self.listener.stop();
         HostReport { clean, shard_errors }
+    }
+
+    /// What still counts for a host that ends; the next start goes on with the rest.
+    fn take_last_news(&mut self, news: News) {
+        match news {
+            News::JobEnded { mirror, generation, outcome }
+                if self.is_current(&mirror, generation) =>
+            {
+                self.collect(&mirror, outcome);
+                self.links.remove(&mirror);
+            }
+            News::Inspected(_) => self.at_logs -= 1,
+            News::Marked(all) => {
+                self.at_logs -= all.len();
+                self.take_marked(all);
+            }
+            News::JobEnded { .. }
+            | News::Happened { .. }
+            | News::LookedUp { .. }
+            | News::Unreachable { .. }
+            | News::Ready(_) => {}
+        }
     }
 
     /// Joins the shards of a job that has ended, and keeps what went wrong.

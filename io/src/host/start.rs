@@ -109,6 +109,7 @@ impl Host {
             next_generation: 0,
             to_inspect: Vec::new(),
             inspected: Vec::new(),
+            at_logs: 0,
             aligned: BTreeSet::new(),
             is_tainted: false,
             broken: BTreeSet::new(),

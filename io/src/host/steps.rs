@@ -139,7 +139,7 @@ impl Host {
         if doing == Doing::Pauses {
             self.report(key, Event::Finished, run);
         } else {
-            super::fault::point("stop.released");
+            crate::fault::point("stop.released");
             let last = self.mirrors.last_mirrored(key);
             self.to_inspect.push(Stopping { key: key.clone(), at: at.clone(), run, last });
         }

@@ -144,8 +144,8 @@ pub enum LogOpenError {
     /// What was durable is damaged: a disk fault, or a hand in the files.
     #[error(
         "{path} is damaged at position {position}, offset {offset}, below the recovery point \
-         {recovery_point}: check the disk, then restore the file or move the partition's directory \
-         away to copy it again"
+         {recovery_point}: check the disk, then restore the file{}",
+        if is_a_copy(path) { " or move the partition's directory away to copy it again" } else { "" }
     )]
     Damaged {
         /// The file.
@@ -172,4 +172,9 @@ pub enum LogOpenError {
         /// Where in it, in bytes.
         position: u64,
     },
+}
+
+/// Whether a file of a log can be had from a source again: not those that are a host's own.
+fn is_a_copy(path: &LogPath) -> bool {
+    !["__cluster_metadata-", "__mirror_state-"].iter().any(|own| path.dir.starts_with(own))
 }

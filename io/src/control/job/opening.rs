@@ -88,6 +88,7 @@ impl Job {
             let GapRecord { from, to, reason, .. } = record.as_ref();
             let text = format!("{what} of offsets {from} to {to} (exclusive): {reason}");
             self.log_dir.borrow_mut().record_gap(*record)?;
+            crate::fault::point("truncation.recorded");
             self.event(kind, Some(&at), &text);
         } else if let Some(start) = reset_to {
             let text = format!("copied from the source's start on, offset {start}");

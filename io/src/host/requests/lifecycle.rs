@@ -158,6 +158,7 @@ impl Host {
             Err(refused) => return Ok(of_mirror(Err(refused))),
         };
         self.journal.decide(records).await?;
+        crate::fault::point("delete.decided");
         let keys = self.mirrors.keys_of(&asked.mirror_name);
         let records: Vec<_> = keys.iter().flat_map(tombstones).collect();
         if let Err(error) = self.journal.store(records.clone()).await {
