@@ -1,0 +1,1 @@
+//! What a source does, as `describe` shows it.
