@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heliostat_io::admin::MirrorPartition;
-use heliostat_tests::kafka::{Cluster, Driver, KafkaVersion, Result, Workload, or_skip};
+use heliostat_tests::kafka::{Cluster, Driver, KafkaVersion, Result, Workload, or_skip, wait};
 
 use super::world::{Admin, Running, all_in, alone, show};
 
@@ -24,10 +24,19 @@ const STOPS_WITHIN: Duration = Duration::from_secs(30);
 fn two_hundred_partitions_stop_without_their_source() -> Result<()> {
     let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
     let _alone = alone();
+    let begun = Instant::now();
     let mut cluster = Cluster::builder(&kafka).start()?;
+    show("started", begun.elapsed());
     let client = Driver::start(&kafka)?.client(cluster.bootstrap());
     client.create_topic(TOPIC, i32::try_from(PARTITIONS).unwrap(), 1, &[])?;
+    let led = wait::until("leaders of all", Duration::from_mins(1), || {
+        let all = client.describe(TOPIC)?.map(|it| it.partitions).unwrap_or_default();
+        Ok((all.iter().filter(|it| it.leader.is_some()).count() == PARTITIONS).then_some(()))
+    });
+    led?;
+    show("leaders", begun.elapsed());
     client.produce(&Workload { keys: 1_000, ..Workload::new(TOPIC, 4_000) })?;
+    show("produced", begun.elapsed());
     let dir = tempfile::tempdir().unwrap();
     let host = Running::start(dir.path(), &IMPATIENT);
     let mut admin = host.admin();
@@ -74,8 +83,10 @@ fn has_waited_long(it: &MirrorPartition) -> bool {
 
 /// Mirrors what has been stopped: its markers are cut off.
 fn again(admin: &mut Admin) {
+    let begun = Instant::now();
     admin.start(&[TOPIC]);
     admin.until_in_step();
+    show("until all are in step again", begun.elapsed());
 }
 
 /// Stops all, and shows how long that takes.
