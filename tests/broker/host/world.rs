@@ -165,7 +165,7 @@ impl Admin {
         found.unwrap_or_else(|error| {
             let some: Vec<_> =
                 last.iter().map(|(topic, all)| (topic, all.len(), all.first())).collect();
-            std::panic::panic_any(format!("{error}: {some:#?}"))
+            panic!("{error}: {some:#?}")
         })
     }
 
