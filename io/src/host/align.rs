@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::link::Doing;
 use super::run::{Host, News, random};
-use super::steps::Begun;
+use super::steps::{Begun, other_cluster};
 use crate::admin::{AdminClient, AdminError};
 use crate::control::steering::Order;
 
@@ -45,13 +45,15 @@ impl Host {
         let own_cluster = self.log_dir.borrow().cluster_id().unwrap_or_default().to_owned();
         let Some(link) = self.links.get(mirror) else { return };
         let mut client = self.source_admin(mirror, &link.config);
+        let source_cluster = link.config.source_cluster_id.clone();
         let (sender, generation) = (self.news_sender.clone(), link.generation);
         let mirror = Arc::clone(mirror);
         tokio::task::spawn_local(async move {
             let policy = BackoffPolicy::new(RETRY_MIN, RETRY_MAX);
             let (mut backoff, origin) = (Backoff::default(), Instant::now());
             let outcome = loop {
-                match ask(&mut client, &own_cluster, &begun).await {
+                let clusters = (own_cluster.as_str(), source_cluster.as_deref());
+                match ask(&mut client, clusters, &begun).await {
                     Ok(outcome) => break outcome,
                     Err(error) => {
                         tracing::info!("mirror {mirror}: {error}; asked again");
@@ -95,12 +97,19 @@ impl Host {
 /// Asks once; an error is one of reaching the source.
 async fn ask(
     client: &mut AdminClient,
-    own_cluster: &str,
+    (own_cluster, source_cluster): (&str, Option<&str>),
     begun: &[Begun],
 ) -> Result<LookedUp, AdminError> {
     let all = |common: Result<Option<LastMirrored>, Failure>| {
         begun.iter().map(|(key, at, run)| (key.clone(), at.clone(), *run, common.clone())).collect()
     };
+    // Nothing may be cut by the word of another cluster.
+    let found = client.metadata(Some(&[])).await?.cluster_id;
+    if let (Some(known), Some(found)) = (source_cluster, &found)
+        && known != found
+    {
+        return Ok(all(Err(other_cluster(Some(known), found))));
+    }
     let listed = match client.read(&ListClusterMirrorsRequest::default()).await {
         Ok(listed) => listed,
         // A Kafka without mirrors, or with mirrors turned off, has none.

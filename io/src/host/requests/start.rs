@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::super::HostError;
 use super::super::run::{Host, News};
+use super::super::steps::other_cluster;
 use super::{Ready, of_topics};
 use crate::listener::control::{ControlReply, ControlResponse};
 
@@ -62,6 +63,9 @@ impl Host {
                 return Ok(of_topics(&mirror, Err(refused)));
             }
         };
+        if let Some(refused) = self.is_of_another_cluster(&mirror, &metadata) {
+            return Ok(of_topics(&mirror, Err(refused)));
+        }
         let request = match self.resolved(asked, &metadata) {
             Ok(request) => request,
             Err(refused) => return Ok(of_topics(&mirror, Err(refused))),
@@ -92,6 +96,14 @@ impl Host {
             self.want(&topic);
         }
         Ok(response)
+    }
+
+    /// What another cluster calls its topics says nothing of the mirror's.
+    fn is_of_another_cluster(&self, mirror: &str, metadata: &Metadata) -> Option<Refused> {
+        let known = self.links.get(mirror)?.config.source_cluster_id.as_deref()?;
+        let found = metadata.cluster_id.as_deref().filter(|found| *found != known)?;
+        let code = ErrorCode::INVALID_REQUEST;
+        Some(Refused { code, message: other_cluster(Some(known), found).reason.to_string() })
     }
 
     /// The request with the topics that its names and patterns stand for at the source.
