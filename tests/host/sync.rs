@@ -86,7 +86,8 @@ fn the_leader_epoch_stays_above_the_sources() {
         })
         .await;
         let metadata = client.metadata(None).await.unwrap();
-        let local = metadata.topics[0].partitions[0].leader_epoch.0;
+        let topic = metadata.topics.iter().find(|it| &*it.identity.name == "t").unwrap();
+        let local = topic.partitions[0].leader_epoch.0;
         assert!(local > 31, "{local}");
         client.stop_mirror_topics("m", &["t".to_owned()], StopOptions::default()).await.unwrap();
         let all = until(&mut client, "m", all_in("STOPPED")).await;
@@ -156,6 +157,47 @@ fn other_filters_keep_the_connections_and_another_address_opens_new_ones() {
         assert!(error.to_string().contains("INVALID_CONFIG"), "{error}");
     });
     assert!(host.stop().clean);
+}
+
+/// Whatever another cluster says of a topic of that name, nothing here is cut by it.
+#[test]
+fn another_cluster_is_neither_started_from_nor_aligned_with() {
+    let (source, wrong) = (Source::start(), Source::named("elsewhere"));
+    let topic = source.topic("t", 1);
+    wrong.topic("t", 1);
+    produce(&topic.partitions[0], 4);
+    let dir = tempfile::tempdir().unwrap();
+    let host = Running::start(dir.path());
+    let mut client = host.client();
+    run(async {
+        mirror_all(&mut client, &source, "t").await;
+        let t = ["t".to_owned()];
+        client.stop_mirror_topics("m", &t, StopOptions::default()).await.unwrap();
+        until(&mut client, "m", all_in("STOPPED")).await;
+        drop(source);
+        // What the source said last does for a start; its alignment waits for the source.
+        client.start_mirror_topics("m", &t, StartOptions::default()).await.unwrap();
+        until(&mut client, "m", all_in("LOG_TRUNCATION")).await;
+        let mirror = ConfigResource::Mirror("m".to_owned());
+        let set = ("bootstrap.servers".to_owned(), ConfigOp::Set(wrong.address()));
+        client.incremental_alter_configs(&mirror, [set], false).await.unwrap();
+        let all = until(&mut client, "m", all_in("FAILED")).await;
+        assert_eq!(all["t"][0].retry_attempt, -1, "an operator has to act");
+        client.recover_mirror_topics("m", &t).await.unwrap();
+        let all = until(&mut client, "m", all_in("FAILED")).await;
+        let reason = all["t"][0].error_message.as_deref().unwrap();
+        assert!(reason.contains("cluster elsewhere answers"), "{reason}");
+        client.stop_mirror_topics("m", &t, StopOptions::default()).await.unwrap();
+        until(&mut client, "m", all_in("STOPPED")).await;
+        let refused = client.start_mirror_topics("m", &t, StartOptions::default()).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("cluster elsewhere answers"), "{refused}");
+        let all = until(&mut client, "m", all_in("STOPPED")).await;
+        assert_eq!(all["t"][0].last_mirror_offset.unwrap().0, 4);
+    });
+    assert!(host.stop().clean);
+    let gaps = std::fs::read_to_string(dir.path().join("mirror-gaps")).unwrap_or_default();
+    assert_eq!(gaps.lines().nth(1), None, "nothing was cut");
 }
 
 /// Failover is what one does when the source is gone.

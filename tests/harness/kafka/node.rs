@@ -263,6 +263,20 @@ impl Node {
         Ok(())
     }
 
+    /// Forgets everything that is stored: at its next start an empty cluster with another ID
+    /// answers at the same address. For clusters of one broker, with `KRaft`.
+    ///
+    /// # Errors
+    ///
+    /// [`KafkaError::NodeState`] unless it is stopped, [`KafkaError::File`].
+    pub fn replace_cluster(&mut self, cluster_id: &str) -> Result<()> {
+        self.expect_state(NodeState::Stopped, "another cluster")?;
+        let data = self.data_dir();
+        fs::remove_dir_all(&data).map_err(KafkaError::file("remove", data))?;
+        self.launch.format = Some(cluster_id.to_owned());
+        Ok(())
+    }
+
     /// Peak resident memory of the process so far, in bytes.
     ///
     /// # Errors
