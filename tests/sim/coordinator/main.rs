@@ -1,0 +1,99 @@
+//! Hosts that mirror, over disks that fail and processes that die: the real logs, controller,
+//! coordinator and alignment, with what shards and sockets do between reduced to calls.
+//!
+//! `SIM_SEED=n` (decimal or 0x…) runs one seed, `SIM_SEEDS=n` so many from 0 on.
+
+#![expect(clippy::expect_used, reason = "the simulation fails like a test")]
+
+mod example;
+mod host;
+mod job;
+mod operator;
+mod oracle;
+mod registry;
+#[path = "../rng.rs"]
+mod rng;
+mod sabotage;
+mod source;
+mod store;
+mod world;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::host::Sabotage;
+use crate::world::World;
+
+const SEEDS: u64 = 1_000;
+const STEPS: usize = 700;
+
+/// What has to happen in one seed of five hundred at least, or a pass says little.
+const FAULTS: [&str; 10] = [
+    "begun anew",
+    "call failed",
+    "client wrote",
+    "crash",
+    "cut to the last mirrored position",
+    "died inside a call",
+    "disk full",
+    "diverging epoch",
+    "epoch fenced",
+    "stopped",
+];
+
+/// Runs one seed; what went wrong, and how often each fault fired.
+fn run_seed(seed: u64, sabotage: Sabotage) -> (Result<(), String>, BTreeMap<&'static str, u64>) {
+    let mut world = World::new(seed, sabotage);
+    let outcome = world.run(STEPS);
+    let outcome = outcome
+        .map_err(|what| format!("{what}\nbefore that: {:#?}", world.registry.borrow().trace));
+    let mut counts = BTreeMap::new();
+    for host in &world.hosts {
+        for (name, count) in host.disk.counts.iter().chain(&host.disk.store.counts) {
+            *counts.entry(*name).or_default() += *count;
+        }
+    }
+    (outcome, counts)
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+#[test]
+fn hosts_keep_their_promises() {
+    let seeds = match number("SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SIM_SEEDS").unwrap_or(SEEDS),
+    };
+    let total = seeds.end - seeds.start;
+    let mut seeds_with: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut failed = Vec::new();
+    for seed in seeds {
+        let replay =
+            format!("SIM_SEED={seed} cargo test -p heliostat-tests --test coordinator_sim");
+        let ran = catch_unwind(AssertUnwindSafe(|| run_seed(seed, Sabotage::None)));
+        assert!(ran.is_ok(), "seed {seed} panicked\nreplay: {replay}");
+        let Ok((result, counts)) = ran else { continue };
+        if let Err(what) = result {
+            failed.push(format!("seed {seed}: {what}\nreplay: {replay}"));
+        }
+        for name in counts.keys() {
+            *seeds_with.entry(name).or_default() += 1;
+        }
+    }
+    for (name, seeds) in &seeds_with {
+        println!("{seeds:>6} {name}");
+    }
+    assert!(failed.is_empty(), "{} of {total} seeds failed\n{}", failed.len(), failed[0]);
+    if total > 500 {
+        for name in FAULTS {
+            let seeds = seeds_with.get(name).copied().unwrap_or(0);
+            assert!(seeds * 500 >= total, "{name} fired in {seeds} of {total} seeds only");
+        }
+    }
+}
