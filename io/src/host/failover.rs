@@ -111,8 +111,9 @@ impl Host {
             match outcome {
                 Ok(found) => {
                     let last = last_mirrored(stop.last, found);
-                    // A log without epochs has no position that the other side could use.
-                    if last.epoch.known().is_some() && stop.last != Some(last) {
+                    // Also of a log without epochs: once it has a marker, nothing else tells that
+                    // the marker's epoch is no mirrored one.
+                    if stop.last != Some(last) {
                         to_store.push((stop.key.clone(), last));
                     }
                     stops.push((stop, last));
@@ -255,6 +256,7 @@ mod tests {
     fn the_position_of_a_stop_that_was_interrupted_holds() {
         assert_eq!(last_mirrored(None, at(1, 6)), at(1, 6));
         assert_eq!(last_mirrored(Some(at(1, 6)), at(11, 7)), at(1, 6));
+        assert_eq!(last_mirrored(Some(at(-1, 0)), at(11, 1)), at(-1, 0), "it was empty");
         assert_eq!(last_mirrored(Some(at(1, 6)), at(1, 6)), at(1, 6));
         assert_eq!(last_mirrored(Some(at(5, 60)), at(3, 40)), at(3, 40), "it was aligned since");
         assert_eq!(last_mirrored(Some(at(5, 60)), at(12, 41)), at(5, 41));
