@@ -8,7 +8,9 @@ use std::sync::Arc;
 use heliostat_core::config::ServerConfig;
 use heliostat_core::coordinator::partition::{Event, Run, Stored};
 use heliostat_core::coordinator::state_log::StateAppendError;
-use heliostat_core::coordinator::{DesiredState, LastMirrored, MirrorKey, Mirrors, StateRecord};
+use heliostat_core::coordinator::{
+    DesiredState, LastMirrored, MirrorKey, MirrorState, Mirrors, StateRecord,
+};
 use heliostat_core::metadata::image::MetadataImage;
 use heliostat_core::time::Tick;
 use heliostat_core::types::{LeaderEpoch, TopicPartition};
@@ -18,8 +20,10 @@ use tokio::time::Instant;
 use super::HostError;
 use super::align::LookedUp;
 use super::failover::{Inspected, Marked, Stopping};
+use super::http::Endpoint;
 use super::journal::Journal;
 use super::link::Link;
+use super::snapshot::{self, Phase, Publisher};
 use crate::control::steering::Happening;
 use crate::control::{CancelHandle, CancelWatch, JobError, JobReport, SharedLogDir};
 use crate::listener::Listener;
@@ -39,6 +43,7 @@ pub struct HostReport {
 pub struct HostHandle {
     pub(super) cancel: CancelHandle,
     pub(super) address: SocketAddr,
+    pub(super) metrics: Option<SocketAddr>,
 }
 
 impl HostHandle {
@@ -50,6 +55,11 @@ impl HostHandle {
     /// Where the listener is; the real port if 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where metrics are, if they are anywhere; the real port if 0 was asked for.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 }
 
@@ -94,6 +104,12 @@ pub struct Host {
     pub(super) origin: Instant,
     pub(super) shard_errors: Vec<String>,
     pub(super) checkpoint_due: Tick,
+    /// Who is told how it goes, if anybody can ask.
+    pub(super) publisher: Option<Publisher>,
+    /// Ends with the host.
+    pub(super) endpoint: Option<Endpoint>,
+    /// Partitions that have become FAILED, by mirror.
+    pub(super) failures: BTreeMap<Arc<str>, u64>,
 }
 
 impl std::fmt::Debug for Host {
@@ -106,6 +122,7 @@ enum Next {
     Cancelled,
     News(News),
     Call(Option<ControlCall>),
+    /// Somebody wants to see how it goes, or it is time for something.
     Timer,
 }
 
@@ -124,6 +141,7 @@ impl Host {
     async fn work(&mut self) -> Result<(), HostError> {
         loop {
             self.settle().await?;
+            self.show();
             match self.next().await {
                 Next::Cancelled => return Ok(()),
                 Next::News(first) => {
@@ -147,13 +165,14 @@ impl Host {
     }
 
     async fn next(&mut self) -> Next {
-        let due = self.mirrors.next_wake().min(self.checkpoint_due);
+        let due = self.mirrors.next_wake().min(self.checkpoint_due).min(self.snapshot_due());
         let deadline = self.origin + due.since(Tick::ZERO);
         tokio::select! {
             biased;
             _ = self.cancel.changed() => Next::Cancelled,
             Some(news) = self.news.recv() => Next::News(news),
             call = self.calls.next() => Next::Call(call),
+            () = snapshot::asked(&mut self.publisher) => Next::Timer,
             () = tokio::time::sleep_until(deadline) => Next::Timer,
         }
     }
@@ -238,6 +257,9 @@ impl Host {
             let event = if failed.contains(&index) {
                 Event::NotStored
             } else {
+                if stored.state == MirrorState::Failed {
+                    self.count_failure(&key.mirror);
+                }
                 tracing::debug!(mirror = &*key.mirror, partition = key.partition, state = %stored.state, "state");
                 Event::Stored
             };
@@ -290,6 +312,7 @@ impl Host {
 
     /// Ends all jobs, then the log dir.
     async fn close(mut self) -> HostReport {
+        self.show_as(Phase::Stopping);
         for link in self.links.values_mut() {
             link.end();
         }
@@ -325,6 +348,7 @@ impl Host {
         let clean = finished.is_ok() && self.shard_errors.is_empty();
         let shard_errors = std::mem::take(&mut self.shard_errors);
         self.listener.stop();
+        drop(self.endpoint.take());
         HostReport { clean, shard_errors }
     }
 
