@@ -53,8 +53,10 @@ fn probes_and_metrics_follow_a_mirror() {
                 "heliostat_mirror_stable_lag_records{mirror=\"m\"} 0",
                 "heliostat_mirror_appended_batches_total{mirror=\"m\"} 40",
                 "heliostat_mirror_source_unreachable_seconds{mirror=\"m\"} 0",
-                "heliostat_mirror_partition_log_end_offset{mirror=\"m\",topic=\"gone\",partition=\"0\"} 20",
-                "heliostat_mirror_partition_state{mirror=\"m\",topic=\"stays\",partition=\"0\",state=\"MIRRORING\"} 1",
+                "heliostat_mirror_partition_log_end_offset{mirror=\"m\",topic=\"gone\",\
+                 partition=\"0\"} 20",
+                "heliostat_mirror_partition_state{mirror=\"m\",topic=\"stays\",partition=\"0\",\
+                 state=\"MIRRORING\"} 1",
             ],
         )
         .await;
@@ -71,7 +73,8 @@ fn probes_and_metrics_follow_a_mirror() {
                 "heliostat_mirror_partitions{mirror=\"m\",state=\"FAILED\"} 1",
                 "heliostat_mirror_given_up_partitions{mirror=\"m\"} 1",
                 "heliostat_mirror_errors_total{mirror=\"m\",kind=\"partition_failed\"} 1",
-                "heliostat_mirror_partition_retries{mirror=\"m\",topic=\"gone\",partition=\"0\"} -1",
+                "heliostat_mirror_partition_retries{mirror=\"m\",topic=\"gone\",\
+                 partition=\"0\"} -1",
             ],
         )
         .await;
