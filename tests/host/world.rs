@@ -19,6 +19,8 @@ use heliostat_io::host::{Host, HostError, HostHandle, HostReport};
 use heliostat_io::listener::hosted::{Catalog, CatalogConfig, Partition, Topic, TopicSpec};
 use heliostat_io::listener::{Listener, ListenerConfig};
 use heliostat_io::source_client::HostPort;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use uuid::Uuid;
 
 /// Only a hang reaches it.
@@ -138,6 +140,26 @@ impl Running {
             Ok(handle) => Ok(Self { handle, thread }),
             Err(_) => Err(thread.join().unwrap().unwrap_err()),
         }
+    }
+
+    /// The whole answer to a request of the HTTP endpoint, as it came.
+    pub(crate) async fn http(&self, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.handle.metrics_address().unwrap()).await.unwrap();
+        stream.write_all(request).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+
+    /// Status and body of a page.
+    pub(crate) async fn page(&self, path: &str) -> (u16, String) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: host\r\n\r\n");
+        let answer = self.http(request.as_bytes()).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let length = format!("Content-Length: {}\r\n", body.len());
+        assert!(head.contains(&length), "{head}");
+        (status, body.to_owned())
     }
 
     pub(crate) fn client(&self) -> AdminClient {

@@ -52,6 +52,8 @@ pub struct ServerConfig {
     pub cluster_id: Option<String>,
     /// `metrics.listener`; `None` for nowhere.
     pub metrics: Option<ListenAddress>,
+    /// `metrics.partitions.max`
+    pub metrics_partitions_max: u32,
     /// `mirror.shards`; `None` for one a core, less one.
     pub shards: Option<u16>,
     /// Limits of connections of clients.
@@ -121,6 +123,7 @@ fn check(values: &Values) -> Result<ServerConfig, ConfigError> {
         log_dir: log_dir(values)?,
         cluster_id: cluster_id(values)?,
         metrics: metrics(values)?,
+        metrics_partitions_max: values.u32("metrics.partitions.max"),
         shards: values.given("mirror.shards").map(|_| values.u16("mirror.shards")),
         limits: limits(values),
         state_partitions: values.u16("mirror.state.topic.num.partitions"),

@@ -33,6 +33,13 @@ pub const SERVER_KEYS: &[Key] = &[
         "",
         "HOST:PORT where metrics and health are served over HTTP; default: nowhere",
     ),
+    number(
+        "metrics.partitions.max",
+        0,
+        2_000,
+        "1000",
+        "partitions with metrics of their own; of more there are only sums, and the worst",
+    ),
     number("mirror.shards", 1, 1_024, "", "threads that copy; default: one a core, less one"),
     number("num.network.threads", 1, 256, "1", "threads that serve clients"),
     number(

@@ -133,6 +133,8 @@ pub(super) struct Copy {
     pub(super) progress: Option<Reported>,
     /// When that was said.
     progress_at: Tick,
+    /// When bytes were appended last; the beginning of time for never.
+    appended_at: Tick,
     /// High watermark of the source when it was first seen.
     pub(super) target: Option<Offset>,
     /// Returns in a row without growth between them.
@@ -174,6 +176,7 @@ impl Copy {
             epochs: EpochCache::default(),
             progress: None,
             progress_at: Tick::ZERO,
+            appended_at: Tick::ZERO,
             target: None,
             attempts: 0,
             returned_at: Offset::NONE,
@@ -203,6 +206,10 @@ impl Copy {
             self.attempts = 0;
             self.trouble = None;
             self.backoff.succeeded();
+        }
+        let before = self.progress.as_ref().map_or(0, |before| before.bytes_appended);
+        if progress.bytes_appended > before {
+            self.appended_at = now;
         }
         self.progress = Some(Reported {
             last_stable: progress.last_stable,
@@ -332,6 +339,8 @@ impl Copy {
             bytes_appended: self.appended_before
                 + self.progress.as_ref().map_or(0, |progress| progress.bytes_appended),
             bytes_per_second: self.rate.per_second(),
+            appended_at: (self.appended_at > Tick::ZERO)
+                .then(|| self.appended_at.since(Tick::ZERO)),
         }
     }
 }

@@ -9,7 +9,7 @@ mod source;
 mod steered;
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -246,6 +246,7 @@ struct SourceHealth {
     refreshing: bool,
     refreshed_at: Tick,
     refreshes: u64,
+    failures: u64,
 }
 
 /// What the shards have to do, as it was summed up of late.
@@ -292,6 +293,7 @@ pub struct Job {
     origin: Instant,
     events: VecDeque<Event>,
     events_seen: u64,
+    events_by_kind: BTreeMap<EventKind, u64>,
     changes: mpsc::Receiver<Change>,
     cancel: CancelWatch,
     published: watch::Sender<Arc<Status>>,
@@ -410,6 +412,7 @@ impl Job {
             refreshing: false,
             refreshed_at: Tick::ZERO,
             refreshes: 0,
+            failures: 0,
         };
         let threads = usize::try_from(config.mirror.recovery_threads).unwrap_or(1);
         let openers = log_dir.borrow().openers(threads).map_err(JobError::Threads)?;
@@ -437,6 +440,7 @@ impl Job {
             origin: Instant::now(),
             events: VecDeque::new(),
             events_seen: 0,
+            events_by_kind: BTreeMap::new(),
             changes,
             cancel,
             published,
@@ -635,6 +639,7 @@ impl Job {
             self.events.pop_front();
         }
         self.events_seen += 1;
+        *self.events_by_kind.entry(kind).or_default() += 1;
         self.events.push_back(Event {
             time_ms: super::log_dir::now_ms(),
             kind,

@@ -1,4 +1,4 @@
-//! `/metrics` over HTTP/1.1: just enough of it for a scraper.
+//! `/metrics` and other pages over HTTP/1.1: just enough of it for a scraper and for probes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use super::status::Status;
 
 /// Requests that are longer are refused.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// Of a request that is refused, so much more is read: a reset would overtake the answer.
+const DRAINED_BYTES_MAX: usize = 64 << 10;
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 16;
 /// Longest time for one request.
@@ -27,6 +29,47 @@ pub struct MetricsError {
     pub addr: SocketAddr,
     /// What the system says.
     pub source: std::io::Error,
+}
+
+/// What a path shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// It is as it should be: 200. Otherwise 503.
+    pub is_good: bool,
+    /// Plain text.
+    pub body: String,
+}
+
+impl Page {
+    /// Answered with 200.
+    pub fn good(body: impl Into<String>) -> Self {
+        Self { is_good: true, body: body.into() }
+    }
+
+    /// Answered with 503, and why.
+    pub fn bad(body: impl Into<String>) -> Self {
+        Self { is_good: false, body: body.into() }
+    }
+}
+
+/// What is served.
+pub trait Pages: Clone + Send + Sync + 'static {
+    /// What a path shows, without what may follow a `?`; `None` if there is no such path.
+    fn page(&self, path: &str) -> impl Future<Output = Option<Page>> + Send;
+}
+
+/// The pages of a single job: its latest figures.
+impl Pages for watch::Receiver<Arc<Status>> {
+    async fn page(&self, path: &str) -> Option<Page> {
+        match path {
+            "/metrics" => {
+                let status = Arc::clone(&self.borrow());
+                Some(Page::good(render(&status)))
+            }
+            "/health" => Some(Page::good("ok\n")),
+            _ => None,
+        }
+    }
 }
 
 /// A bound listener.
@@ -54,16 +97,16 @@ impl MetricsServer {
         self.listener.local_addr()
     }
 
-    /// Serves the latest status for ever.
-    pub async fn serve(self, status: watch::Receiver<Arc<Status>>) {
+    /// Serves pages for ever.
+    pub async fn serve(self, pages: impl Pages) {
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let status = status.clone();
+                    let pages = pages.clone();
                     tokio::spawn(async move {
-                        let _ = timeout(REQUEST_TIMEOUT, answer(stream, &status)).await;
+                        let _ = timeout(REQUEST_TIMEOUT, answer(stream, &pages)).await;
                         drop(permit);
                     });
                 }
@@ -74,34 +117,48 @@ impl MetricsServer {
     }
 }
 
-async fn answer(
-    mut stream: TcpStream,
-    status: &watch::Receiver<Arc<Status>>,
-) -> std::io::Result<()> {
+async fn answer(mut stream: TcpStream, pages: &impl Pages) -> std::io::Result<()> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         if request.len() >= REQUEST_BYTES_MAX || stream.read_buf(&mut request).await? == 0 {
-            return respond(&mut stream, "400 Bad Request", "no HTTP request\n").await;
+            return refuse(stream).await;
         }
     }
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
-    match (words.next(), words.next()) {
-        (Some("GET"), Some("/metrics")) => {
-            let status = Arc::clone(&status.borrow());
-            respond(&mut stream, "200 OK", &render(&status)).await
-        }
-        (Some("GET"), Some("/health")) => respond(&mut stream, "200 OK", "ok\n").await,
-        (Some("GET"), _) => respond(&mut stream, "404 Not Found", "see /metrics\n").await,
-        _ => respond(&mut stream, "405 Method Not Allowed", "GET only\n").await,
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let (Some(method), Some(target), Some(version)) = (method, target, version) else {
+        return refuse(stream).await;
+    };
+    if !version.starts_with("HTTP/1.") || words.next().is_some() {
+        return refuse(stream).await;
     }
+    if method != "GET" {
+        return respond(&mut stream, "405 Method Not Allowed", "GET only\n").await;
+    }
+    let path = target.split('?').next().unwrap_or_default();
+    match pages.page(path).await {
+        Some(Page { is_good: true, body }) => respond(&mut stream, "200 OK", &body).await,
+        Some(Page { is_good: false, body }) => {
+            respond(&mut stream, "503 Service Unavailable", &body).await
+        }
+        None => respond(&mut stream, "404 Not Found", "see /metrics\n").await,
+    }
+}
+
+/// Answers what is no request, or too long for one.
+async fn refuse(mut stream: TcpStream) -> std::io::Result<()> {
+    respond(&mut stream, "400 Bad Request", "no HTTP request\n").await?;
+    let mut drained = Vec::new();
+    while drained.len() < DRAINED_BYTES_MAX && stream.read_buf(&mut drained).await? > 0 {}
+    Ok(())
 }
 
 async fn respond(stream: &mut TcpStream, code: &str, body: &str) -> std::io::Result<()> {
     let head = format!(
-        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: \
-         {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nAllow: GET\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
@@ -136,6 +193,7 @@ mod tests {
             size_bytes: 400,
             bytes_appended: 400,
             bytes_per_second: 1.0,
+            appended_at: None,
         }
     }
 
@@ -173,8 +231,11 @@ mod tests {
             }
             assert!(ask(addr, "GET / HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 404"));
             assert!(ask(addr, "POST /metrics HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 405"));
-            let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(REQUEST_BYTES_MAX));
-            assert!(ask(addr, &long).await.starts_with("HTTP/1.1 400"));
+            assert!(ask(addr, "GET /health?x=1 HTTP/1.0\r\n\r\n").await.contains(" 200 "));
+            let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(2 * REQUEST_BYTES_MAX));
+            for garbage in [long.as_str(), "\r\n\r\n", "GET /metrics\r\n\r\n", "a b c\r\n\r\n"] {
+                assert!(ask(addr, garbage).await.starts_with("HTTP/1.1 400"), "{garbage}");
+            }
         });
     }
 

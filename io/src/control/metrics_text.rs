@@ -2,11 +2,11 @@
 //!
 //! The number of series is bounded: partitions beyond a limit are only in the sums.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::prometheus::{Kind, Text};
 use super::status::{PartitionStatus, Status};
 
 /// Partitions with series of their own.
@@ -16,18 +16,18 @@ const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
 /// The text of one scrape.
 pub(super) fn render(status: &Status) -> String {
-    let mut out = String::new();
+    let mut out = Text::default();
     for (name, help, value) in counters(status) {
-        head(&mut out, name, "counter", help);
-        line(&mut out, name, "", value);
+        out.head(name, Kind::Counter, help);
+        out.line(name, &[], value);
     }
     for (name, help, value) in gauges(status) {
-        head(&mut out, name, "gauge", help);
-        line(&mut out, name, "", value);
+        out.head(name, Kind::Gauge, help);
+        out.line(name, &[], value);
     }
     let totals = &status.totals;
-    head(&mut out, "lag_seconds", "gauge", "Longest time that a partition has lacked something");
-    line(&mut out, "lag_seconds", "", totals.lag.as_secs_f64());
+    out.head("lag_seconds", Kind::Gauge, "Longest time that a partition has lacked something");
+    out.line("lag_seconds", &[], totals.lag.as_secs_f64());
     states(&mut out, status);
     latency(
         &mut out,
@@ -42,7 +42,7 @@ pub(super) fn render(status: &Status) -> String {
         &status.shards.append_latency_us,
     );
     partitions(&mut out, status);
-    out
+    out.finish()
 }
 
 /// Name, help, value.
@@ -134,8 +134,8 @@ fn gauges(status: &Status) -> [Sample; 11] {
     ]
 }
 
-fn states(out: &mut String, status: &Status) {
-    head(out, "partition_state", "gauge", "Partitions in a state");
+fn states(out: &mut Text, status: &Status) {
+    out.head("partition_state", Kind::Gauge, "Partitions in a state");
     let totals = &status.totals;
     for (count, label) in [
         (totals.preparing, "preparing"),
@@ -143,20 +143,20 @@ fn states(out: &mut String, status: &Status) {
         (totals.no_room, "no_room"),
         (totals.failed, "failed"),
     ] {
-        line(out, "partition_state", &format!("{{state=\"{label}\"}}"), count);
+        out.line("partition_state", &[("state", label)], count);
     }
 }
 
-fn latency(out: &mut String, name: &str, help: &str, histogram: &Histogram<u64>) {
-    head(out, name, "summary", help);
+fn latency(out: &mut Text, name: &str, help: &str, histogram: &Histogram<u64>) {
+    out.head(name, Kind::Summary, help);
     for quantile in QUANTILES {
         let us = Duration::from_micros(histogram.value_at_quantile(quantile));
-        line(out, name, &format!("{{quantile=\"{quantile}\"}}"), us.as_secs_f64());
+        out.line(name, &[("quantile", quantile.to_string().as_str())], us.as_secs_f64());
     }
-    line(out, &format!("{name}_count"), "", histogram.len());
+    out.line(&format!("{name}_count"), &[], histogram.len());
 }
 
-fn partitions(out: &mut String, status: &Status) {
+fn partitions(out: &mut Text, status: &Status) {
     type Value = fn(&PartitionStatus) -> String;
     let values: [(&str, &str, Value); 5] = [
         ("partition_lag_records", "Offsets that the copy lacks", |p| p.lag_records.to_string()),
@@ -168,23 +168,14 @@ fn partitions(out: &mut String, status: &Status) {
         ("partition_size_bytes", "Bytes of the log", |p| p.size_bytes.to_string()),
     ];
     for (name, help, value) in values {
-        head(out, name, "gauge", help);
+        out.head(name, Kind::Gauge, help);
         for partition in status.partitions.iter().take(PARTITIONS_MAX) {
-            // Legal topic names need no escapes.
             let at = &partition.partition;
-            let labels = format!("{{topic=\"{}\",partition=\"{}\"}}", at.topic, at.partition);
-            line(out, name, &labels, value(partition));
+            let index = at.partition.to_string();
+            let labels = [("topic", &*at.topic), ("partition", index.as_str())];
+            out.line(name, &labels, value(partition));
         }
     }
-}
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "# HELP heliostat_{name} {help}\n# TYPE heliostat_{name} {kind}");
-}
-
-fn line(out: &mut String, name: &str, labels: &str, value: impl std::fmt::Display) {
-    let _ = writeln!(out, "heliostat_{name}{labels} {value}");
 }
 
 fn millis(time: Duration) -> u64 {

@@ -12,6 +12,7 @@ mod log_dir;
 pub mod metrics_http;
 mod metrics_text;
 mod openers;
+pub(crate) mod prometheus;
 mod questions;
 mod shards;
 mod status;

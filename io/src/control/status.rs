@@ -1,6 +1,6 @@
 //! What a job shows of itself: a snapshot, published a few times a second.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,6 +83,25 @@ pub struct PartitionStatus {
     pub bytes_appended: u64,
     /// Bytes appended a second, smoothed.
     pub bytes_per_second: f64,
+    /// When bytes were appended last, from the job's start on; `None` for never.
+    pub appended_at: Option<Duration>,
+}
+
+impl PartitionStatus {
+    /// Offsets that a read_committed reader of the source sees and the copy lacks; `None` while
+    /// the source has not said.
+    pub fn stable_lag_records(&self) -> Option<u64> {
+        let known = self.source_last_stable >= Offset::ZERO;
+        known.then(|| self.source_last_stable.records_since(self.log_end))
+    }
+
+    /// The same in bytes: its share of [`Self::lag_bytes`], an estimate as that is.
+    pub fn stable_lag_bytes(&self) -> Option<u64> {
+        let records = self.stable_lag_records()?;
+        let all = u128::from(self.lag_records.max(records).max(1));
+        let bytes = u128::from(self.lag_bytes) * u128::from(records) / all;
+        Some(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
 }
 
 /// Sums over all partitions.
@@ -108,6 +127,10 @@ pub struct Totals {
     pub lag_records: u64,
     /// The same in bytes; an estimate.
     pub lag_bytes: u64,
+    /// Offsets below the source's last stable offsets, as far as they are known, that are missing.
+    pub stable_lag_records: u64,
+    /// The same in bytes; an estimate.
+    pub stable_lag_bytes: u64,
     /// The longest lag.
     pub lag: Duration,
     /// Offsets up to the high watermarks at the start that are still missing.
@@ -118,6 +141,8 @@ pub struct Totals {
     pub bytes_appended: u64,
     /// Bytes appended a second, smoothed.
     pub bytes_per_second: f64,
+    /// When bytes were appended last, from the job's start on; `None` for never.
+    pub appended_at: Option<Duration>,
     /// Gaps on record, those of earlier jobs included.
     pub gaps: usize,
     /// Truncations on record, those of earlier jobs included.
@@ -191,6 +216,10 @@ pub struct Status {
     pub source_cluster: Option<Arc<str>>,
     /// Why the source cannot be reached, and for how long.
     pub source_trouble: Option<(Arc<str>, Duration)>,
+    /// Questions for the source's metadata that failed.
+    pub refresh_failures: u64,
+    /// Bytes a second that throttled partitions take together; `None` for no limit.
+    pub throttle: Option<u64>,
     /// Free space is low, nothing is fetched.
     pub parked: bool,
     /// Room of the log dir's file system, in bytes.
@@ -202,12 +231,16 @@ pub struct Status {
     /// Partitions by name: all of a job that has ended, otherwise at most some thousands, and of
     /// very many those that do not go on before others. The sums are of all.
     pub partitions: Arc<[PartitionStatus]>,
+    /// Of all, the one that lacks the most offsets; `None` if none lacks any.
+    pub worst: Option<Arc<PartitionStatus>>,
     /// Topics that a pattern includes and that are not copied, and why.
     pub refused: Vec<(Arc<str>, &'static str)>,
     /// The last events, oldest first.
     pub events: VecDeque<Event>,
     /// Events since the start, those that are no longer kept included.
     pub events_seen: u64,
+    /// The same by kind.
+    pub events_by_kind: BTreeMap<EventKind, u64>,
     /// Figures of all shards together.
     pub shards: ShardSnapshot,
     /// Number of shards.

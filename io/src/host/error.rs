@@ -8,6 +8,7 @@ use heliostat_core::metadata::controller::Refusal;
 use heliostat_core::metadata::log::MetadataLogError;
 
 use crate::control::LogDirError;
+use crate::control::metrics_http::MetricsError;
 use crate::listener::ListenerError;
 
 /// Why a host does not start, or ended early. Its next start goes on where it was.
@@ -41,7 +42,7 @@ pub enum HostError {
     },
     /// The HTTP endpoint does not start.
     #[error("metrics.listener: {0}")]
-    Http(String),
+    Http(#[source] MetricsError),
 }
 
 /// An error with its causes, each said once.

@@ -9,7 +9,7 @@ use heliostat_core::config::ServerConfig;
 use heliostat_core::coordinator::partition::{Event, Run};
 use heliostat_core::coordinator::state_log::StateAppendError;
 use heliostat_core::coordinator::{
-    DesiredState, LastMirrored, MirrorKey, Mirrors, StateRecord, ToStore,
+    DesiredState, LastMirrored, MirrorKey, MirrorState, Mirrors, StateRecord, ToStore,
 };
 use heliostat_core::metadata::image::MetadataImage;
 use heliostat_core::time::Tick;
@@ -21,8 +21,10 @@ use super::HostError;
 use super::align::LookedUp;
 use super::error::with_causes;
 use super::failover::{Inspected, Marked, Stopping};
+use super::http::Endpoint;
 use super::journal::Journal;
 use super::link::Link;
+use super::snapshot::{self, Phase, Publisher};
 use super::steps::Begun;
 use crate::control::steering::Happening;
 use crate::control::{CancelHandle, CancelWatch, JobError, JobReport, SharedLogDir};
@@ -46,6 +48,7 @@ pub struct HostReport {
 pub struct HostHandle {
     pub(super) cancel: CancelHandle,
     pub(super) address: SocketAddr,
+    pub(super) metrics: Option<SocketAddr>,
 }
 
 impl HostHandle {
@@ -57,6 +60,11 @@ impl HostHandle {
     /// Where the listener is; the real port if 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where metrics are, if they are anywhere; the real port if 0 was asked for.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 }
 
@@ -109,6 +117,12 @@ pub struct Host {
     pub(super) origin: Instant,
     pub(super) shard_errors: Vec<String>,
     pub(super) checkpoint_due: Tick,
+    /// Who is told how it goes, if anybody can ask.
+    pub(super) publisher: Option<Publisher>,
+    /// Ends with the host.
+    pub(super) endpoint: Option<Endpoint>,
+    /// Partitions that have become FAILED, by mirror.
+    pub(super) failures: BTreeMap<Arc<str>, u64>,
 }
 
 impl std::fmt::Debug for Host {
@@ -121,6 +135,7 @@ enum Next {
     Cancelled,
     News(News),
     Call(Option<ControlCall>),
+    /// Somebody wants to see how it goes, or it is time for something.
     Timer,
 }
 
@@ -139,6 +154,7 @@ impl Host {
     async fn work(&mut self) -> Result<(), HostError> {
         loop {
             self.settle().await?;
+            self.show();
             match self.next().await {
                 Next::Cancelled => return Ok(()),
                 Next::News(first) => {
@@ -169,13 +185,14 @@ impl Host {
     }
 
     async fn next(&mut self) -> Next {
-        let due = self.mirrors.next_wake().min(self.checkpoint_due);
+        let due = self.mirrors.next_wake().min(self.checkpoint_due).min(self.snapshot_due());
         let deadline = self.origin + due.since(Tick::ZERO);
         tokio::select! {
             biased;
             _ = self.cancel.changed() => Next::Cancelled,
             Some(news) = self.news.recv() => Next::News(news),
             call = self.calls.next() => Next::Call(call),
+            () = snapshot::asked(&mut self.publisher) => Next::Timer,
             () = tokio::time::sleep_until(deadline) => Next::Timer,
         }
     }
@@ -255,13 +272,15 @@ impl Host {
         let states: Vec<_> = records
             .iter()
             .filter_map(|record| match record {
-                StateRecord::Partition(_, Some(stored)) => Some(stored.state.name()),
+                StateRecord::Partition(key, Some(stored)) => {
+                    Some((Arc::clone(&key.mirror), stored.state))
+                }
                 _ => None,
             })
             .collect();
         let passes = |place: &str| {
-            for state in &states {
-                crate::fault::point_of(place, state);
+            for (_, state) in &states {
+                crate::fault::point_of(place, state.name());
             }
         };
         passes("state-storing");
@@ -274,6 +293,11 @@ impl Host {
                 not_durable(&error, count)
             }
         };
+        for (mirror, state) in &states {
+            if *state == MirrorState::Failed {
+                self.count_failure(mirror);
+            }
+        }
         let now = self.now();
         self.mirrors.on_stored(to_store, &lost, now, random);
     }
@@ -323,6 +347,7 @@ impl Host {
 
     /// Ends all jobs, then the log dir.
     async fn close(mut self) -> HostReport {
+        self.show_as(Phase::Stopping);
         for link in self.links.values_mut() {
             link.end();
         }
@@ -356,6 +381,7 @@ impl Host {
         let clean = finished.is_ok() && self.shard_errors.is_empty();
         let shard_errors = std::mem::take(&mut self.shard_errors);
         self.listener.stop();
+        drop(self.endpoint.take());
         HostReport { clean, shard_errors }
     }
 

@@ -23,10 +23,12 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::HostError;
+use super::http::Endpoint;
 use super::journal::Journal;
 use super::link::{Link, LinkHost};
 use super::requests::THROTTLED_RATE;
 use super::run::{Host, HostHandle};
+use super::snapshot::{Publisher, view};
 use crate::control::{Ends, LogDir, cancellation, now_ms};
 use crate::listener::control::{ControlLimits, FeatureLevels, control_port};
 use crate::listener::{Listener, ListenerConfig};
@@ -47,6 +49,8 @@ impl Host {
     /// # Errors
     /// [`HostError`] with the remedy.
     pub async fn start(config: ServerConfig) -> Result<(Self, HostHandle), HostError> {
+        // First of all: whoever asks hears that logs are being replayed.
+        let (publisher, endpoint) = serve_http(&config)?;
         let cluster = config.cluster_id.as_deref();
         let log_dir = LogDir::open_host(&config.log_dir, config.node_id, cluster)?;
         let (mut journal, replayed) = open_journal(&config, &log_dir)?;
@@ -99,7 +103,8 @@ impl Host {
         decide(&mut journal, new_epochs_at_start).await?;
         let (news_sender, news) = mpsc::unbounded_channel();
         let (canceller, cancel) = cancellation();
-        let handle = HostHandle { cancel: canceller, address: listener.address() };
+        let metrics = endpoint.as_ref().map(Endpoint::address);
+        let handle = HostHandle { cancel: canceller, address: listener.address(), metrics };
         let mut host = Self {
             config,
             log_dir,
@@ -122,6 +127,9 @@ impl Host {
             origin: Instant::now(),
             shard_errors: Vec::new(),
             checkpoint_due: Tick::ZERO,
+            publisher,
+            endpoint,
+            failures: BTreeMap::new(),
         };
         host.raise_written().await?;
         host.forget_deleted().await;
@@ -264,6 +272,14 @@ impl Host {
             tracing::warn!("checkpoints: {error}; tried again");
         }
     }
+}
+
+/// The HTTP endpoint, if there is to be one, and who tells it how it goes.
+fn serve_http(config: &ServerConfig) -> Result<(Option<Publisher>, Option<Endpoint>), HostError> {
+    let Some(at) = &config.metrics else { return Ok((None, None)) };
+    let (publisher, viewer) = view();
+    let endpoint = Endpoint::start(resolve("metrics.listener", at)?, viewer)?;
+    Ok((Some(publisher), Some(endpoint)))
 }
 
 fn durable(end: Offset) -> Ends {

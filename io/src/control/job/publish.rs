@@ -23,9 +23,9 @@ impl Job {
         let stands = self.publication.timeless
             && self.publication.changes == self.copies.changes()
             && self.phase != JobPhase::Ended;
-        let (partitions, sums) = if stands {
+        let (partitions, sums, worst) = if stands {
             let last = self.published.borrow();
-            (Arc::clone(&last.partitions), last.totals)
+            (Arc::clone(&last.partitions), last.totals, last.worst.clone())
         } else {
             self.look_at_partitions(now)
         };
@@ -49,29 +49,36 @@ impl Job {
                 .trouble
                 .clone()
                 .map(|text| (text, failing.unwrap_or_default())),
+            refresh_failures: self.health.failures,
+            throttle: self.config.mirror.throttled_rate,
             parked: self.parked,
             free_bytes: self.free_bytes,
             elapsed: self.origin.elapsed(),
             totals,
             partitions,
+            worst,
             refused: refusals(&self.topics),
             events: self.events.clone(),
             events_seen: self.events_seen,
+            events_by_kind: self.events_by_kind.clone(),
             shards,
             shard_count: self.shards.len(),
         };
         self.published.send_replace(Arc::new(status));
     }
 
-    /// The figures of all partitions, and which of them are listed one by one.
-    fn look_at_partitions(&mut self, now: Tick) -> (Arc<[PartitionStatus]>, Totals) {
+    /// The figures of all partitions, which of them are listed one by one, and the worst.
+    fn look_at_partitions(
+        &mut self,
+        now: Tick,
+    ) -> (Arc<[PartitionStatus]>, Totals, Option<Arc<PartitionStatus>>) {
         // Nobody comes back for more after the last one.
         let listed_max =
             if self.phase == JobPhase::Ended { usize::MAX } else { PARTITIONS_LISTED_MAX };
         let all = look_at(self.copies.values(), now, listed_max);
         let timeless = all.is_calm && all.totals.lag.is_zero();
         self.publication = Published { changes: self.copies.changes(), timeless };
-        (all.listed.into(), all.totals)
+        (all.listed.into(), all.totals, all.worst.map(Arc::new))
     }
 }
 
@@ -80,6 +87,8 @@ struct Look {
     /// By name.
     listed: Vec<PartitionStatus>,
     totals: Totals,
+    /// Lacks the most.
+    worst: Option<PartitionStatus>,
     /// Nothing holds a partition up.
     is_calm: bool,
 }
@@ -92,7 +101,8 @@ fn look_at<'a>(
     listed_max: usize,
 ) -> Look {
     let bytes_per_record = bytes_per_record(copies.clone());
-    let mut look = Look { listed: Vec::new(), totals: Totals::default(), is_calm: true };
+    let mut look =
+        Look { listed: Vec::new(), totals: Totals::default(), worst: None, is_calm: true };
     for copy in copies {
         let mut status = copy.status(now);
         if status.size_bytes == 0 {
@@ -100,6 +110,9 @@ fn look_at<'a>(
         }
         add(&mut look.totals, &status);
         look.is_calm &= status.trouble.is_none();
+        if status.lag_records > look.worst.as_ref().map_or(0, |worst| worst.lag_records) {
+            look.worst = Some(status.clone());
+        }
         let is_stuck = status.trouble.is_some()
             || matches!(status.state, PartitionState::Failed | PartitionState::NoRoom);
         let room = if is_stuck { listed_max.saturating_mul(2) } else { listed_max };
@@ -137,7 +150,12 @@ fn add(totals: &mut Totals, partition: &PartitionStatus) {
     totals.caught_up += usize::from(is_caught_up);
     totals.lag_records += partition.lag_records;
     totals.lag_bytes = totals.lag_bytes.saturating_add(partition.lag_bytes);
+    let stable = partition.stable_lag_records().unwrap_or_default();
+    totals.stable_lag_records = totals.stable_lag_records.saturating_add(stable);
+    let stable = partition.stable_lag_bytes().unwrap_or_default();
+    totals.stable_lag_bytes = totals.stable_lag_bytes.saturating_add(stable);
     totals.lag = totals.lag.max(partition.lag);
+    totals.appended_at = totals.appended_at.max(partition.appended_at);
     if !is_failed {
         let target = partition.target.unwrap_or(Offset::ZERO);
         totals.left_records += target.records_since(partition.log_end);
@@ -166,7 +184,7 @@ mod tests {
     #[test]
     fn all_are_summed_up_and_few_are_listed() {
         let failed = || Phase::Failed { reason: Arc::from("why") };
-        let copies: Vec<_> = (0..10)
+        let mut copies: Vec<_> = (0..10)
             .rev()
             .map(|index| match index {
                 0 | 1 => copy(index, failed(), 0),
@@ -174,10 +192,13 @@ mod tests {
                 _ => copy(index, Phase::Active { shard: 0 }, 100),
             })
             .collect();
+        copies[4].target = Some(Offset(7));
         let look = look_at(copies.iter(), Tick::ZERO, 3);
         let Totals { partitions, mirroring, failed, empty, size_bytes, .. } = look.totals;
         assert_eq!((partitions, mirroring, failed, empty, size_bytes), (10, 8, 2, 3, 700));
         assert!(!look.is_calm);
+        let worst = look.worst.unwrap();
+        assert_eq!((worst.partition.partition, worst.lag_records), (5, 7));
         let listed: Vec<_> = look.listed.iter().map(|one| one.partition.partition).collect();
         assert_eq!(listed, [0, 1, 7, 8, 9]);
         assert_eq!(look_at(copies.iter(), Tick::ZERO, usize::MAX).listed.len(), 10);

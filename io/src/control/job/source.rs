@@ -138,6 +138,7 @@ impl Job {
 
     pub(super) fn source_failed(&mut self, error: &SourceError) {
         let now = self.now();
+        self.health.failures += 1;
         self.health.failing_since.get_or_insert(self.health.asked_at);
         if self.health.trouble.is_none() {
             self.event(EventKind::Source, None, &format!("{error}; tried again for ever"));
