@@ -347,9 +347,13 @@ impl Host {
             self.up().mirrors.restore(tombstone(key));
         }
         let names: Vec<Arc<str>> = self.image().mirrors().map(Arc::from).collect();
-        names.iter().for_each(|mirror| self.start_link(mirror));
+        for mirror in &names {
+            self.start_link(mirror);
+        }
         let topics: Vec<Arc<str>> = self.image().topics().map(|it| Arc::clone(&it.name)).collect();
-        topics.iter().for_each(|topic| self.want(topic));
+        for topic in &topics {
+            self.want(topic);
+        }
         Ok(())
     }
 
@@ -517,7 +521,9 @@ impl Host {
                         self.disk.registry.borrow_mut().say(what);
                     }
                 }
-                stopped.iter().for_each(|key| self.check_stopped(key));
+                for key in &stopped {
+                    self.check_stopped(key);
+                }
             }
             let steps = self.up().mirrors.take_steps();
             if !had_states && steps.is_empty() {
@@ -579,7 +585,9 @@ impl Host {
                 // No client writes to it any more.
                 self.close_own(at);
             }
-            begun.iter().for_each(|one| self.runs(one, Doing::LooksUp));
+            for one in &begun {
+                self.runs(one, Doing::LooksUp);
+            }
             let up = self.up();
             let Some(generation) = up.links.get(&mirror).map(|link| link.generation) else {
                 continue;
@@ -1038,7 +1046,9 @@ impl Host {
         self.disk.count("topic grows");
         let decision = create_partitions(self.image(), &topics, NODE);
         self.decide(&decision.records)?;
-        topics.iter().for_each(|topic| self.want(&topic.name));
+        for topic in &topics {
+            self.want(&topic.name);
+        }
         Ok(())
     }
 
@@ -1046,8 +1056,8 @@ impl Host {
     pub(crate) fn view(&self, at: &TopicPartition) -> Option<View> {
         let up = self.up.as_ref()?;
         let topic = self.image().topic(&at.topic)?;
-        let copies = up.links.values().filter_map(|link| link.copies.get(at));
-        let log = up.own.get(at).or_else(|| copies.filter_map(|copy| copy.log.as_ref()).next())?;
+        let mut copies = up.links.values().filter_map(|link| link.copies.get(at));
+        let log = up.own.get(at).or_else(|| copies.find_map(|copy| copy.log.as_ref()))?;
         Some(View {
             id: topic.id,
             start: log.log_start(),

@@ -163,8 +163,10 @@ impl Copy {
 
     /// One step, with what the source answers now.
     pub(crate) fn step(&mut self, seen: &Seen, disk: &mut Disk) {
+        if self.phase == Phase::Rests {
+            return;
+        }
         let view = match (self.phase, seen) {
-            (Phase::Rests, _) => return,
             (Phase::Opens(how), _) => return self.open(how, disk),
             (_, Seen::Away) => return,
             (_, Seen::Gone) => {

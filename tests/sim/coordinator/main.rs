@@ -3,7 +3,11 @@
 //!
 //! `SIM_SEED=n` (decimal or 0x…) runs one seed, `SIM_SEEDS=n` so many from 0 on.
 
-#![expect(clippy::expect_used, reason = "the simulation fails like a test")]
+#![expect(clippy::expect_used, clippy::panic, reason = "the simulation fails like a test")]
+#![expect(
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "names of logs are spelled in one way"
+)]
 
 mod example;
 mod host;

@@ -114,13 +114,11 @@ impl Host {
                 stop_mirror_topics(image, &request)
             }
             DesiredState::Paused => {
-                let request =
-                    PauseMirrorTopicsRequest { mirror_name, topics, ..Default::default() };
+                let request = PauseMirrorTopicsRequest { mirror_name, topics };
                 pause_mirror_topics(image, &request)
             }
             DesiredState::Mirroring => {
-                let request =
-                    ResumeMirrorTopicsRequest { mirror_name, topics, ..Default::default() };
+                let request = ResumeMirrorTopicsRequest { mirror_name, topics };
                 resume_mirror_topics(image, &request)
             }
         };

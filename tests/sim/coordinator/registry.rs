@@ -11,9 +11,12 @@ use crate::source::Batch;
 /// Offset and epoch.
 pub(crate) type Id = (i64, i32);
 
+/// A batch's bytes, and the one before it.
+type Written = (Rc<[u8]>, Option<Id>);
+
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    batches: BTreeMap<(TopicId, i32, Id), (Rc<[u8]>, Option<Id>)>,
+    batches: BTreeMap<(TopicId, i32, Id), Written>,
     pub(crate) broken: Vec<String>,
     pub(crate) trace: Vec<String>,
     /// So that no two batches are the same by chance.

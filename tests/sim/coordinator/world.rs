@@ -109,8 +109,14 @@ impl World {
         }
         let outcome = match self.chance.below(100) {
             0..25 => self.take_news(which),
-            25..55 => self.job_step(which),
-            55..70 => self.task(which),
+            25..55 => {
+                self.job_step(which);
+                Ok(())
+            }
+            55..70 => {
+                self.task(which);
+                Ok(())
+            }
             70..78 => self.refresh(which),
             78..90 => {
                 self.client(which);
@@ -196,7 +202,7 @@ impl World {
             return;
         };
         if draw < 40 {
-            let by = i32::try_from(self.chance.pick(&[1, 1, 1, 5, 13])).unwrap_or(1);
+            let by = self.chance.pick(&[1, 1, 1, 5, 13]);
             let lost = if draw < 16 { i64::try_from(self.chance.below(6)).unwrap_or(0) } else { 0 };
             let to = Offset((view.end.0 - lost).max(view.start.0));
             view.elect(by, to);
@@ -296,8 +302,8 @@ impl World {
         }
     }
 
-    fn job_step(&mut self, which: usize) -> Result<(), Down> {
-        let Some(up) = self.hosts[which].up.as_ref() else { return Ok(()) };
+    fn job_step(&mut self, which: usize) {
+        let Some(up) = self.hosts[which].up.as_ref() else { return };
         let all: Vec<(Arc<str>, String, TopicPartition, TopicId)> = up
             .links
             .iter()
@@ -311,11 +317,10 @@ impl World {
             })
             .collect();
         if all.is_empty() {
-            return Ok(());
+            return;
         }
         let (mirror, source, at, id) = &all[self.chance.below(all.len())];
         self.job_step_of(which, mirror, source, at, *id);
-        Ok(())
     }
 
     fn job_step_of(
@@ -330,12 +335,12 @@ impl World {
         self.hosts[which].job_step(mirror, at, &seen);
     }
 
-    fn task(&mut self, which: usize) -> Result<(), Down> {
-        let Some(up) = self.hosts[which].up.as_mut() else { return Ok(()) };
-        let Some(task) = up.tasks.pop_front() else { return Ok(()) };
+    fn task(&mut self, which: usize) {
+        let Some(up) = self.hosts[which].up.as_mut() else { return };
+        let Some(task) = up.tasks.pop_front() else { return };
         let Task::LookUp { mirror, generation, begun } = task else {
             self.hosts[which].run_task(task);
-            return Ok(());
+            return;
         };
         let source = up.links.get(&mirror).map(|link| link.source.clone()).unwrap_or_default();
         let away = match source.as_str() {
@@ -346,7 +351,7 @@ impl World {
         if away {
             let up = self.hosts[which].up.as_mut().expect("up");
             up.tasks.push_back(Task::LookUp { mirror, generation, begun });
-            return Ok(());
+            return;
         }
         let outcome = begun
             .into_iter()
@@ -363,7 +368,6 @@ impl World {
             })
             .collect();
         self.hosts[which].looked_up(mirror, generation, outcome);
-        Ok(())
     }
 
     /// What a host says of its mirrors of a cluster.
@@ -549,8 +553,8 @@ impl World {
             let outcome = self.refresh(which);
             self.after(which, outcome);
             for _ in 0..4 {
-                let outcome = self.task(which);
-                self.after(which, outcome);
+                self.task(which);
+                self.after(which, Ok(()));
             }
             for (host, mirror, source) in MIRRORS {
                 if host != which {

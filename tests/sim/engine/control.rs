@@ -392,6 +392,11 @@ impl World {
                 return self.repair(p, repair);
             }
             NextStep::Stop(reason) => self.operator(p, &reason),
+            NextStep::RaiseEpoch(epoch) => {
+                return Err(format!(
+                    "partition {p} is held to an epoch below {epoch}, and has none"
+                ));
+            }
         }
         Ok(())
     }

@@ -124,6 +124,7 @@ fn topics_are_started_stopped_paused_resumed_and_recovered() {
         topics: vec![StartMirrorTopic { topic_name: "one".into(), ..Default::default() }],
         include_patterns: vec!["a.*".into()],
         exclude_patterns: Vec::new(),
+        validate_only: false,
     };
     trip(
         &mut host,
