@@ -133,8 +133,8 @@ pub(super) struct Copy {
     pub(super) progress: Option<Reported>,
     /// When that was said.
     progress_at: Tick,
-    /// When bytes were appended last; the beginning of time for never.
-    appended_at: Tick,
+    /// When bytes were appended last, in whole seconds and one more; 0 for never.
+    appended_at_s: u32,
     /// High watermark of the source when it was first seen.
     pub(super) target: Option<Offset>,
     /// Returns in a row without growth between them.
@@ -145,8 +145,8 @@ pub(super) struct Copy {
     pub(super) trouble: Option<Arc<str>>,
     /// The source agreed to the copy's newest epoch, where it has to be asked.
     pub(super) epoch_checked: bool,
-    /// Replica to fetch from instead of the leader.
-    pub(super) elsewhere: Option<BrokerId>,
+    /// Replica to fetch from instead of the leader; [`BrokerId::NONE`] for the leader.
+    pub(super) elsewhere: BrokerId,
     /// Shard that it should go to.
     pub(super) wanted_shard: Option<u16>,
     pub(super) lag: LagClock,
@@ -176,14 +176,14 @@ impl Copy {
             epochs: EpochCache::default(),
             progress: None,
             progress_at: Tick::ZERO,
-            appended_at: Tick::ZERO,
+            appended_at_s: 0,
             target: None,
             attempts: 0,
             returned_at: Offset::NONE,
             backoff: Backoff::default(),
             trouble: None,
             epoch_checked: false,
-            elsewhere: None,
+            elsewhere: BrokerId::NONE,
             wanted_shard: None,
             lag: LagClock::default(),
             rate: Rate::default(),
@@ -209,7 +209,8 @@ impl Copy {
         }
         let before = self.progress.as_ref().map_or(0, |before| before.bytes_appended);
         if progress.bytes_appended > before {
-            self.appended_at = now;
+            let seconds = now.since(Tick::ZERO).as_secs().saturating_add(1);
+            self.appended_at_s = u32::try_from(seconds).unwrap_or(u32::MAX);
         }
         self.progress = Some(Reported {
             last_stable: progress.last_stable,
@@ -292,7 +293,10 @@ impl Copy {
 
     /// Who to fetch from.
     pub(super) fn source(&self, leader: Leader) -> Leader {
-        Leader { broker: self.elsewhere.unwrap_or(leader.broker), ..leader }
+        match self.elsewhere {
+            BrokerId::NONE => leader,
+            elsewhere => Leader { broker: elsewhere, ..leader },
+        }
     }
 
     pub(super) fn status(&self, now: Tick) -> PartitionStatus {
@@ -339,8 +343,8 @@ impl Copy {
             bytes_appended: self.appended_before
                 + self.progress.as_ref().map_or(0, |progress| progress.bytes_appended),
             bytes_per_second: self.rate.per_second(),
-            appended_at: (self.appended_at > Tick::ZERO)
-                .then(|| self.appended_at.since(Tick::ZERO)),
+            appended_at: (self.appended_at_s > 0)
+                .then(|| Duration::from_secs(u64::from(self.appended_at_s - 1))),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use heliostat_core::engine::message::{Command, PartitionKey, Report, ReturnReason};
 use heliostat_core::log::partition::PartitionLog;
 use heliostat_core::mirror::returned::{CopyEnds, NextStep, on_diverged, on_returned};
-use heliostat_core::types::LeaderEpoch;
+use heliostat_core::types::{BrokerId, LeaderEpoch};
 
 use super::super::copy::{Copy, Opening, Phase, Then, Want};
 use super::super::status::EventKind;
@@ -117,7 +117,7 @@ impl Job {
         let trouble: Arc<str> = Arc::from(reason_text(reason));
         let (attempts, due) = copy.on_failure(policy, now, random(), trouble);
         let latest = copy.epochs.latest().map_or(LeaderEpoch::NONE, |entry| entry.epoch);
-        copy.elsewhere = None;
+        copy.elsewhere = BrokerId::NONE;
         let asks = |want, due| Phase::Asks { want, due, asked: false };
         match on_returned(reason, attempts, latest) {
             // The shard is being stopped.
@@ -126,7 +126,8 @@ impl Job {
             }
             NextStep::ReopenWhenRoom => self.waits_for_room(key),
             NextStep::ReopenElsewhere => {
-                copy.elsewhere = self.topics.other_replica(&copy.at);
+                let other = self.topics.other_replica(&copy.at);
+                copy.elsewhere = other.unwrap_or(BrokerId::NONE);
                 copy.phase = Phase::Opens { how: Opening::Whole, due };
             }
             NextStep::CheckIdentity => copy.phase = asks(Want::Identity, due),

@@ -10,7 +10,7 @@ use heliostat_core::mirror::topics::{Change, Refresh};
 use heliostat_core::protocol::fetch_stream::DivergingEpoch;
 use heliostat_core::protocol::{EpochEndQuery, ErrorCode, Metadata, TopicConfigs, TopicIdentity};
 use heliostat_core::time::Tick;
-use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
+use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
 
 use super::super::copy::{Copy, Goal, Opening, Phase, Then, Want};
 use super::super::log_dir::now_ms;
@@ -223,7 +223,7 @@ impl Job {
                     let Some(key) = self.by_name.get(&partition).copied() else { continue };
                     let Some(copy) = self.copies.get_mut(key) else { continue };
                     copy.epoch_checked &= !epoch_rose;
-                    copy.elsewhere = None;
+                    copy.elsewhere = BrokerId::NONE;
                     let shard = copy.phase.shard();
                     if let Some(shard) = shard {
                         self.command(shard, Command::SetLeader { key, leader });
