@@ -53,6 +53,27 @@ fn a_second_signal_aborts() {
 
 /// The clean stop waits for those who write markers, or it would vouch for logs that grow.
 #[test]
+fn a_signal_while_a_failover_looks_at_its_logs_is_clean() {
+    let source = Source::start();
+    source.topic("t", 64);
+    let home = Home::new();
+    let server = home.start_to_hold_at("stop.inspecting:4");
+    let mut client = server.client();
+    run(async {
+        source.mirror(&mut client, &["t"]).await;
+        until(&mut client, in_step).await;
+        stop_t(&mut client).await;
+    });
+    server.holds();
+    server.signal("-TERM");
+    server.signal("-CONT");
+    assert_eq!(server.ends(), (Some(0), "clean stop".to_owned()));
+    let server = home.start();
+    run(until(&mut server.client(), all_in("STOPPED")));
+    server.stop();
+}
+
+#[test]
 fn a_signal_in_the_middle_of_a_failover_is_clean_and_the_next_start_ends_it() {
     let source = Source::start();
     source.topic("t", 64);

@@ -73,6 +73,7 @@ impl Host {
         let tasks: Vec<_> = all.into_iter().map(|stop| self.task(stop)).collect();
         self.in_parallel(tasks, |tasks, store| {
             let inspect = |Task { stop, options }: Task| {
+                crate::fault::point("stop.inspecting");
                 let outcome = inspect(store, &stop, &options);
                 Inspected { stop, outcome }
             };

@@ -96,7 +96,7 @@ pub struct Host {
     pub(super) links: BTreeMap<Arc<str>, Link>,
     /// Of the next job.
     pub(super) next_generation: u64,
-    /// Partitions whose logs have been given back for a stop, and those that are to be marked.
+    /// Partitions whose logs have been given back for a stop.
     pub(super) to_inspect: Vec<Stopping>,
     /// Logs that were looked at, until their positions are stored together.
     pub(super) inspected: Vec<Inspected>,
@@ -391,10 +391,13 @@ impl Host {
             News::JobEnded { mirror, generation, outcome }
                 if self.is_current(&mirror, generation) =>
             {
+                if !outcome.as_ref().is_ok_and(|report| report.clean) {
+                    self.distrust_all(&mirror);
+                }
                 self.collect(&mirror, outcome);
                 self.links.remove(&mirror);
             }
-            News::Inspected(_) => self.at_logs -= 1,
+            News::Inspected(all) => self.at_logs -= all.len(),
             News::Marked(all) => {
                 self.at_logs -= all.len();
                 self.take_marked(all);
