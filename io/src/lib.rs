@@ -17,6 +17,7 @@ pub mod net;
 pub mod path_emulator;
 pub mod preflight;
 pub mod ring;
+mod served;
 pub mod shard;
 pub mod source_client;
 pub mod verify;

@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail that way")]
 
+mod failback;
 mod http;
+mod proxy;
 mod stop;
 mod sync;
 mod workflow;

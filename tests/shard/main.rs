@@ -110,6 +110,7 @@ fn mirror(topics: &[Topic], source: SocketAddr, to: &Path, config: ShardConfig) 
                     leader: Leader { broker: BrokerId(1), epoch: LeaderEpoch::NONE },
                     throttled: false,
                     local_epoch: LeaderEpoch::NONE,
+                    readers: None,
                 })))
                 .unwrap();
         }

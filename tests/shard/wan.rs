@@ -74,6 +74,7 @@ fn copy(bytes: u64, stripes: usize) -> (u64, u64) {
             leader: Leader { broker: BrokerId(1), epoch },
             throttled: false,
             local_epoch: LeaderEpoch::NONE,
+            readers: None,
         })))
         .unwrap();
     wait_for(&control, |report| match report {

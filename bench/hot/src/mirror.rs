@@ -92,6 +92,7 @@ impl Mirror {
             leader: Leader { broker: BROKER, epoch: EPOCH },
             throttled: false,
             local_epoch: LeaderEpoch::NONE,
+            readers: None,
         })));
         self.act();
         let apis = [(1, 4, VERSION), (18, 0, 3)].map(|(key, min, max)| {

@@ -25,6 +25,7 @@ use self::partition::StatePartition;
 use super::partition::Stored;
 use super::placement::{coordinator_partition, key as placement_key};
 use super::record::{LastMirrored, MirrorKey, StateRecord};
+use crate::log::cold_log::ColdLog;
 use crate::log::config::LogConfig;
 use crate::log::recovery::{Cut, OpenOptions};
 use crate::log::store::ColdStore;
@@ -199,6 +200,11 @@ impl StateLog {
     /// everything below is durable. Partitions that have to be opened again are left out.
     pub fn ends(&self) -> impl Iterator<Item = (u16, Offset)> {
         self.partitions.iter().filter_map(|it| Some((it.index(), it.log()?.log_end())))
+    }
+
+    /// The logs of its partitions. Those that have to be opened again are left out.
+    pub fn logs(&self) -> impl Iterator<Item = (u16, &ColdLog)> {
+        self.partitions.iter().filter_map(|it| Some((it.index(), it.log()?)))
     }
 
     /// Bytes of record batches in all partitions.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::log::disk::DiskError;
 use crate::log::failure::RunError;
 use crate::log::partition::PartitionLog;
+use crate::log::shown::LogReaders;
 use crate::protocol::fetch_stream::DivergingEpoch;
 use crate::protocol::{ErrorCode, TopicIdentity};
 use crate::types::{BrokerId, LeaderEpoch, Offset};
@@ -103,6 +104,8 @@ pub struct AddPartition {
     /// Leader epoch at the destination: nothing above it is appended.
     /// [`LeaderEpoch::NONE`] where there is no destination that has one.
     pub local_epoch: LeaderEpoch,
+    /// Those who read it meanwhile, if anybody may.
+    pub readers: Option<Arc<dyn LogReaders>>,
 }
 
 /// Why a partition came back from its shard.

@@ -1,10 +1,13 @@
 //! What a shard knows of one mirrored partition.
 
+use std::sync::Arc;
+
 use super::message::{Leader, PartitionKey, PartitionProgress, ReturnReason, Trouble};
 use super::pace::Density;
 use super::stripes::Stripes;
 use crate::fetcher::Backoff;
 use crate::log::partition::PartitionLog;
+use crate::log::shown::LogReaders;
 use crate::protocol::TopicIdentity;
 use crate::time::Tick;
 use crate::types::{LeaderEpoch, Offset};
@@ -48,6 +51,9 @@ pub(super) struct Partition {
     pub(super) throttled: bool,
     /// The destination's; none where it has none.
     pub(super) local_epoch: LeaderEpoch,
+    pub(super) readers: Option<Arc<dyn LogReaders>>,
+    /// When it is shown to them again, if that is to come.
+    show_at: Tick,
     pub(super) status: Status,
     /// Index of the connection whose session it is in; `None` while it is striped.
     pub(super) connection: Option<usize>,
@@ -78,8 +84,16 @@ pub(super) struct Partition {
 
 impl Partition {
     pub(super) fn new(add: super::message::AddPartition, now: Tick) -> Self {
-        let super::message::AddPartition { key, topic, index, log, leader, throttled, local_epoch } =
-            add;
+        let super::message::AddPartition {
+            key,
+            topic,
+            index,
+            log,
+            leader,
+            throttled,
+            local_epoch,
+            readers,
+        } = add;
         let observed = (log.bytes_accepted(), log.batches_accepted(), log.fetch_offset());
         Self {
             key,
@@ -89,6 +103,8 @@ impl Partition {
             leader,
             throttled,
             local_epoch,
+            readers,
+            show_at: Tick::ZERO,
             status: Status::AwaitingLeader,
             connection: None,
             striping: None,
@@ -170,6 +186,17 @@ impl Partition {
         self.trouble = Some(Box::new((trouble, since)));
     }
 
+    /// Shows readers how far the log has come. `false`: they could not be, and it is to be tried
+    /// again at `again_at`, for no earlier time is set.
+    pub(super) fn show(&mut self, now: Tick, again_at: Tick) -> bool {
+        let shown = self.readers.as_ref().is_none_or(|readers| readers.show(&self.log));
+        if shown || self.show_at > now {
+            return true;
+        }
+        self.show_at = again_at;
+        false
+    }
+
     pub(super) fn progress(&self, now: Tick) -> PartitionProgress {
         let millis = |since| u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
         PartitionProgress {
@@ -198,6 +225,6 @@ mod tests {
     /// some of them have, or only at times, is boxed.
     #[test]
     fn a_partition_is_small() {
-        assert!(size_of::<Partition>() <= 656, "{}", size_of::<Partition>());
+        assert!(size_of::<Partition>() <= 672, "{}", size_of::<Partition>());
     }
 }

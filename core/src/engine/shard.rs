@@ -49,6 +49,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// That a partition has caught up for the first time is told so soon.
 const ARRIVAL_WITHIN: Duration = Duration::from_millis(5);
 const FLUSH_STEP: Duration = Duration::from_millis(1);
+/// Readers look for less than this, unless their thread is kept from running.
+const SHOW_AGAIN: Duration = Duration::from_millis(1);
 
 /// What the driver has to do, in order.
 #[derive(Debug)]
@@ -347,6 +349,11 @@ impl Shard {
             match timer {
                 Timer::Retry(key) => self.retry(key),
                 Timer::Flush(key) => self.flush(key),
+                Timer::Show(key) => {
+                    if let Some(index) = self.index_of(key) {
+                        self.show(index);
+                    }
+                }
                 Timer::Connection(index) => self.connection_deadline(index),
                 Timer::Quiet(index) => self.quiet_ends(index),
                 Timer::Throttle => {
@@ -391,6 +398,7 @@ impl Shard {
     ) -> Option<R> {
         let partition = self.partitions.get_mut(index)?.as_deref_mut()?;
         let before = partition.log.log_end_offset();
+        let seen = partition.readers.as_ref().map(|_| ends(&partition.log));
         let mut cx = LogCx {
             now: self.now,
             wall_ms: self.wall_ms,
@@ -405,8 +413,22 @@ impl Shard {
         };
         let result = call(&mut partition.log, &mut cx);
         let moved = partition.log.log_end_offset() != before;
+        if seen.is_some_and(|seen| seen != ends(&partition.log)) {
+            self.show(index);
+        }
         self.after_log(index, moved);
         Some(result)
+    }
+
+    /// Shows a partition to its readers. They may be looking just now; then it is shown again in
+    /// a moment.
+    fn show(&mut self, index: usize) {
+        let (now, again_at) = (self.now, self.now.after(SHOW_AGAIN));
+        let Some(partition) = self.partition(index) else { return };
+        let key = partition.key;
+        if !partition.show(now, again_at) {
+            self.timers.set(again_at, Timer::Show(key));
+        }
     }
 
     fn after_log(&mut self, index: usize, moved: bool) {
@@ -561,4 +583,9 @@ impl Shard {
                 pending && partition.log.run_left() == 0 && partition.status_allows_eviction();
         }
     }
+}
+
+/// What readers of a log see move.
+fn ends(log: &PartitionLog) -> (Offset, Offset, Offset) {
+    (log.log_start_offset(), log.log_end_offset(), log.shown_last_stable())
 }

@@ -215,6 +215,7 @@ impl World {
             leader: Leader { broker: BrokerId(1), epoch: LeaderEpoch(self.leader_epoch) },
             throttled: false,
             local_epoch: LeaderEpoch(self.local_epoch),
+            readers: None,
         })));
     }
 

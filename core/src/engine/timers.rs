@@ -14,6 +14,8 @@ pub(super) enum Timer {
     Retry(PartitionKey),
     /// A log may have to be flushed.
     Flush(PartitionKey),
+    /// A log may have to be shown to its readers.
+    Show(PartitionKey),
     /// A connection's deadline, or the end of its back-off.
     Connection(usize),
     /// A connection may ask again.

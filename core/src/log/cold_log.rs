@@ -32,6 +32,7 @@ use super::names::{self, SegmentFileKind as Kind, SegmentFileName};
 use super::partition::{RecoveredLog, SealedSegment};
 use super::producer_snapshot;
 use super::producer_state::ProducerState;
+use super::read_plan::SegmentExtent;
 use super::recovery::{self, Damage, LogOpenError, OpenOptions, OpenReport};
 use super::roll::{self, ActiveSegment};
 use super::segment::RecoveredSegment;
@@ -220,6 +221,13 @@ impl ColdLog {
     pub fn size_bytes(&self) -> u64 {
         let sealed: u64 = self.sealed.iter().map(|sealed| sealed.size_bytes).sum();
         sealed + self.active.as_ref().map_or(0, |active| active.size_bytes)
+    }
+
+    /// Its segments, by base offset, the active one last.
+    pub fn segments(&self) -> impl Iterator<Item = SegmentExtent> {
+        let active = self.active.iter();
+        let active = active.map(|it| SegmentExtent { base: it.base, len: it.size_bytes });
+        self.sealed.iter().map(SealedSegment::extent).chain(active)
     }
 
     /// Epochs of the batches.

@@ -29,6 +29,14 @@ impl EpochCache {
         self.entries.shrink_to_fit();
     }
 
+    /// Whether both begin and end alike and are as long. Of two states of one log that only
+    /// moves on, such ones are equal.
+    pub fn has_ends_of(&self, other: &Self) -> bool {
+        self.entries.len() == other.entries.len()
+            && self.entries.first() == other.entries.first()
+            && self.entries.last() == other.entries.last()
+    }
+
     /// Takes note of an appended batch. `true`: the entries changed, and the
     /// checkpoint must be written before the batch counts as flushed.
     ///

@@ -23,6 +23,7 @@ pub mod recovery;
 pub mod roll;
 mod run;
 pub mod segment;
+pub mod shown;
 pub mod slot;
 pub mod store;
 #[cfg(test)]

@@ -28,6 +28,7 @@ use super::failure::{LogFailure, RunError};
 use super::names::{self, SegmentFileKind, SegmentFileName};
 use super::producer_snapshot;
 use super::producer_state::ProducerState;
+use super::read_plan::SegmentExtent;
 use super::roll::roll_base_offset;
 use super::run::Run;
 use super::segment::{LiveSegment, RecoveredSegment, RestingSegment};
@@ -42,6 +43,13 @@ pub struct SealedSegment {
     pub base: Offset,
     /// Length of its `.log`.
     pub size_bytes: u64,
+}
+
+impl SealedSegment {
+    /// All of it counts.
+    pub fn extent(&self) -> SegmentExtent {
+        SegmentExtent { base: self.base, len: self.size_bytes }
+    }
 }
 
 /// What recovery hands over: a log at rest.
@@ -208,6 +216,25 @@ impl PartitionLog {
     /// End of what a read_committed reader sees: the first open transaction, or the log end.
     pub fn last_stable_offset(&self) -> Offset {
         self.producers.last_stable_offset(self.log_end)
+    }
+
+    /// The same, but not beyond an aborted transaction of which no `.txnindex` file tells yet.
+    pub fn shown_last_stable(&self) -> Offset {
+        let untold = self.live.iter().filter_map(LiveSegment::untold_abort);
+        untold.fold(self.last_stable_offset(), Offset::min)
+    }
+
+    /// Segments that change no more, by base offset. All others have higher ones.
+    pub fn sealed_segments(&self) -> &[SealedSegment] {
+        &self.sealed
+    }
+
+    /// The others, with their bytes below the log end offset.
+    pub fn moving_segments(&self) -> impl Iterator<Item = SegmentExtent> + Clone {
+        let live = self.live.iter();
+        let live = live.map(|it| SegmentExtent { base: it.base, len: it.committed_end });
+        let resting = self.resting.as_deref().into_iter();
+        live.chain(resting.map(|it| SegmentExtent { base: it.base(), len: it.size_bytes() }))
     }
 
     /// Epochs of what lies below the log end offset.
@@ -639,7 +666,7 @@ impl PartitionLog {
             if let Some(entry) = self.producers.on_batch(&meta).and_then(|txn| txn.aborted())
                 && let Some(live) = self.live.get_mut(index)
             {
-                live.push_aborted(&entry.encode());
+                live.push_aborted(&entry);
             }
             if let Some(live) = self.live.get_mut(index) {
                 live.commit(&meta, end, cx);

@@ -23,6 +23,7 @@ use super::index::SegmentIndexes;
 use super::names::{SegmentFileKind as FileKind, SegmentFileName};
 use super::roll::{self, ActiveSegment};
 use super::slot::Slot;
+use super::txn_index::AbortedTxn;
 use super::window::{PlannedWrite, WriteProgress, WriteWindow};
 use crate::records::BatchMeta;
 use crate::time::Tick;
@@ -106,6 +107,9 @@ pub(super) struct LiveSegment {
     offset_index: SideFile,
     time_index: SideFile,
     txn_index: SideFile,
+    /// Where aborted transactions begin whose entries wait, and those that are being written.
+    aborts_waiting: Option<Offset>,
+    aborts_writing: Option<Offset>,
     side_ops: Vec<OpId>,
     seal: Seal,
     closing: Option<OpId>,
@@ -184,6 +188,8 @@ impl LiveSegment {
             offset_index: side(side_bytes[0]),
             time_index: side(side_bytes[1]),
             txn_index: side(side_bytes[2]),
+            aborts_waiting: None,
+            aborts_writing: None,
             side_ops: Vec::new(),
             seal: Seal::No,
             closing: None,
@@ -345,8 +351,15 @@ impl LiveSegment {
     }
 
     /// Adds an entry of the transaction index.
-    pub(super) fn push_aborted(&mut self, entry: &[u8]) {
-        self.txn_index.pending.extend_from_slice(entry);
+    pub(super) fn push_aborted(&mut self, entry: &AbortedTxn) {
+        self.txn_index.pending.extend_from_slice(&entry.encode());
+        let first = self.aborts_waiting.map_or(entry.first_offset, |at| at.min(entry.first_offset));
+        self.aborts_waiting = Some(first);
+    }
+
+    /// Where the first aborted transaction begins whose entry is not in the file yet.
+    pub(super) fn untold_abort(&self) -> Option<Offset> {
+        [self.aborts_waiting, self.aborts_writing].into_iter().flatten().min()
     }
 
     /// Sends what may go to the disk now.
@@ -362,9 +375,10 @@ impl LiveSegment {
                 cx.ops.push(super::disk::DiskOp { id, action });
             }
         }
-        if self.offset_index.pending.len() + self.time_index.pending.len() > SIDE_BYTES_MAX
-            && self.side_ops.is_empty()
-        {
+        let waiting = self.offset_index.pending.len() + self.time_index.pending.len();
+        // Readers of what is committed wait for entries of what was aborted.
+        let is_due = waiting > SIDE_BYTES_MAX || self.aborts_waiting.is_some();
+        if is_due && self.side_ops.is_empty() && !self.abandoned {
             self.write_side_files(false, cx);
         }
     }

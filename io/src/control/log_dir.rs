@@ -29,6 +29,7 @@ use uuid::Uuid;
 use super::by_name::ByName;
 use super::openers::Openers;
 use crate::disk::{DiskSpace, FileStore, LockError, LogDirLock, disk_space};
+use crate::served::{ServedLog, ServedLogs};
 
 /// Our key in `meta.properties`: the cluster that was copied.
 const SOURCE_CLUSTER_KEY: &str = "mirror.source.cluster.id";
@@ -184,6 +185,8 @@ pub struct LogDir {
     /// Directories that the last process may not have closed, and that were not opened yet.
     unvouched: BTreeSet<String>,
     warnings: Vec<String>,
+    /// Those who read the logs, if anybody may.
+    served: Option<Arc<ServedLogs>>,
     lock: Arc<LogDirLock>,
 }
 
@@ -239,6 +242,16 @@ impl LogDir {
         }
     }
 
+    /// What becomes of its logs is shown to readers from now on.
+    pub(crate) fn serve(&mut self, logs: Arc<ServedLogs>) {
+        self.served = Some(logs);
+    }
+
+    /// A log as its readers see it, if it may be read.
+    pub(crate) fn served(&self, at: &TopicPartition) -> Option<Arc<ServedLog>> {
+        self.served.as_ref()?.log_at(at)
+    }
+
     fn open_as(root: &Path, owner_key: &str) -> Result<Self, LogDirError> {
         let dir = || root.to_path_buf();
         std::fs::create_dir_all(root)
@@ -259,6 +272,7 @@ impl LogDir {
             own_ids: OwnIds::new(),
             unvouched: BTreeSet::new(),
             warnings: Vec::new(),
+            served: None,
             lock,
         };
         it.load(owner_key)?;

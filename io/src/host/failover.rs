@@ -15,7 +15,8 @@ use heliostat_core::coordinator::partition::{Event, Failure, Run};
 use heliostat_core::coordinator::{LastMirrored, MirrorKey};
 use heliostat_core::log::cold_log::ColdLog;
 use heliostat_core::log::recovery::OpenOptions;
-use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs, TopicPartition};
+use heliostat_core::log::shown::ShownLog;
+use heliostat_core::types::{LeaderEpoch, TimestampMs, TopicPartition};
 
 use super::HostError;
 use super::error::with_causes;
@@ -43,11 +44,11 @@ pub(super) struct Inspected {
     outcome: Result<LastMirrored, Arc<str>>,
 }
 
-/// A log that has its markers: where it begins and ends.
+/// A log that has its markers, as readers see it from now on.
 #[derive(Clone, Debug)]
 pub(super) struct Marked {
     stop: Stopping,
-    outcome: Result<(Offset, Offset), Arc<str>>,
+    outcome: Result<ShownLog, Arc<str>>,
 }
 
 /// How the thread opens a log.
@@ -191,9 +192,13 @@ impl Host {
         let mut failed = BTreeSet::new();
         for Marked { stop, outcome } in all {
             match outcome {
-                Ok((log_start, log_end)) => {
+                Ok(log) => {
+                    let (log_start, log_end) = (log.log_start, log.log_end);
                     let ends = Ends { log_start, recovery_point: log_end, high_watermark: log_end };
                     self.log_dir.borrow_mut().closed(&stop.at, ends);
+                    if let Some(readers) = self.served.log_at(&stop.at) {
+                        readers.show_at_rest(log);
+                    }
                     self.report(&stop.key, Event::Finished, stop.run);
                 }
                 Err(reason) => {
@@ -223,7 +228,7 @@ fn inspect(
     Ok(LastMirrored { epoch, offset: log.log_end() })
 }
 
-fn mark(store: &mut FileStore, task: &MarkTask) -> Result<(Offset, Offset), Arc<str>> {
+fn mark(store: &mut FileStore, task: &MarkTask) -> Result<ShownLog, Arc<str>> {
     let MarkTask { task, last_epoch, leader_epoch, source_cluster_id } = task;
     let dir = task.stop.at.to_string();
     let (mut log, _) =
@@ -250,5 +255,5 @@ fn mark(store: &mut FileStore, task: &MarkTask) -> Result<(Offset, Offset), Arc<
         log.append(store, &batch).map_err(|error| with_causes(&error))?;
         crate::fault::point("stop.marker-written");
     }
-    Ok((log.log_start(), log.log_end()))
+    Ok(ShownLog::of_cold(&log))
 }

@@ -18,6 +18,7 @@
 //! leader epoch is raised, before the markers are written, before STOPPED is stored.
 
 mod align;
+mod append;
 mod error;
 mod failover;
 mod happened;
@@ -26,6 +27,7 @@ mod http_text;
 mod journal;
 mod link;
 mod requests;
+mod resting;
 mod run;
 mod snapshot;
 mod start;
@@ -35,5 +37,6 @@ mod sync;
 /// Longest time in which a source answers a question that a client waits for.
 const SOURCE_ANSWERS_WITHIN: std::time::Duration = std::time::Duration::from_secs(15);
 
+pub use append::AppendError;
 pub use error::HostError;
 pub use run::{Host, HostHandle, HostReport};

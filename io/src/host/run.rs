@@ -13,12 +13,13 @@ use heliostat_core::coordinator::{
 };
 use heliostat_core::metadata::image::MetadataImage;
 use heliostat_core::time::Tick;
-use heliostat_core::types::{LeaderEpoch, TopicPartition};
-use tokio::sync::mpsc;
+use heliostat_core::types::{LeaderEpoch, Offset, TopicPartition};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::HostError;
 use super::align::LookedUp;
+use super::append::{Append, AppendError};
 use super::error::with_causes;
 use super::failover::{Inspected, Marked, Stopping};
 use super::http::Endpoint;
@@ -30,6 +31,7 @@ use crate::control::steering::Happening;
 use crate::control::{CancelHandle, CancelWatch, JobError, JobReport, SharedLogDir};
 use crate::listener::Listener;
 use crate::listener::control::{ControlCall, ControlCalls, FeatureLevels};
+use crate::served::ServedLogs;
 
 /// News that are taken in a row, before clients are heard and states are stored.
 const NEWS_AT_ONCE: usize = 10_000;
@@ -49,9 +51,30 @@ pub struct HostHandle {
     pub(super) cancel: CancelHandle,
     pub(super) address: SocketAddr,
     pub(super) metrics: Option<SocketAddr>,
+    pub(super) news: mpsc::UnboundedSender<News>,
 }
 
 impl HostHandle {
+    /// Appends `batches`, whole ones in format v2, to a partition that nobody mirrors, as its
+    /// leader does: their offsets follow the log end, their epoch is the partition's. Returns the
+    /// first offset; all of it is durable then.
+    ///
+    /// One call is under way at a time, and the control thread waits for it: for tools, not for
+    /// streams of records.
+    ///
+    /// # Errors
+    /// [`AppendError`]; nothing was appended unless it says so.
+    pub async fn append(
+        &self,
+        at: TopicPartition,
+        batches: Vec<u8>,
+    ) -> Result<Offset, AppendError> {
+        let (reply, answer) = oneshot::channel();
+        let asked = News::Append(Box::new(Append { at, batches, reply }));
+        self.news.send(asked).map_err(|_| AppendError::Gone)?;
+        answer.await.map_err(|_| AppendError::Gone)?
+    }
+
     /// The first call asks for a clean stop, a second one gives that up.
     pub fn cancel(&self) {
         self.cancel.cancel();
@@ -83,6 +106,8 @@ pub(super) enum News {
     Inspected(Vec<Inspected>),
     /// They have their markers.
     Marked(Vec<Marked>),
+    /// Somebody has records for a partition.
+    Append(Box<Append>),
     /// A request has what it waited for.
     Ready(Box<super::requests::Ready>),
 }
@@ -91,6 +116,8 @@ pub(super) enum News {
 pub struct Host {
     pub(super) config: ServerConfig,
     pub(super) log_dir: SharedLogDir,
+    /// The logs as clients read them.
+    pub(super) served: Arc<ServedLogs>,
     pub(super) journal: Journal,
     pub(super) mirrors: Mirrors,
     pub(super) links: BTreeMap<Arc<str>, Link>,
@@ -238,6 +265,10 @@ impl Host {
             News::Marked(all) => {
                 self.at_logs -= all.len();
                 self.take_marked(all);
+                Ok(())
+            }
+            News::Append(append) => {
+                self.take_append(*append).await;
                 Ok(())
             }
             News::Ready(ready) => self.take_ready(*ready).await,
@@ -406,6 +437,7 @@ impl Host {
             | News::Happened { .. }
             | News::LookedUp { .. }
             | News::Unreachable { .. }
+            | News::Append(_)
             | News::Ready(_) => {}
         }
     }

@@ -32,6 +32,7 @@ use super::snapshot::{Publisher, view};
 use crate::control::{Ends, LogDir, cancellation, now_ms};
 use crate::listener::control::{ControlLimits, FeatureLevels, control_port};
 use crate::listener::{Listener, ListenerConfig};
+use crate::served::ServedLogs;
 
 /// The metadata version that a new cluster begins with: 4.0-IV3, whose records are written.
 const METADATA_VERSION_FIRST: i16 = 25;
@@ -52,8 +53,10 @@ impl Host {
         // First of all: whoever asks hears that logs are being replayed.
         let (publisher, endpoint) = serve_http(&config)?;
         let cluster = config.cluster_id.as_deref();
-        let log_dir = LogDir::open_host(&config.log_dir, config.node_id, cluster)?;
-        let (mut journal, replayed) = open_journal(&config, &log_dir)?;
+        let mut log_dir = LogDir::open_host(&config.log_dir, config.node_id, cluster)?;
+        let served = Arc::new(ServedLogs::new(&config.log_dir));
+        let (mut journal, replayed) = open_journal(&config, &log_dir, &served)?;
+        log_dir.serve(Arc::clone(&served));
         let log_dir = Rc::new(RefCell::new(log_dir));
         let mut mirrors = Mirrors::new(config.retry);
         for (key, stored) in replayed.states {
@@ -82,7 +85,7 @@ impl Host {
             request_timeout: REQUEST_TIMEOUT,
         };
         let (port, calls) = control_port(limits, Arc::clone(&features));
-        let listener = Listener::start_control(listener_config(&config)?, port)?;
+        let listener = Listener::start_host(listener_config(&config)?, port, Arc::clone(&served))?;
         let advertised = advertised(&config, listener.address());
         let registration = BrokerRegistration {
             node: config.node_id,
@@ -104,10 +107,16 @@ impl Host {
         let (news_sender, news) = mpsc::unbounded_channel();
         let (canceller, cancel) = cancellation();
         let metrics = endpoint.as_ref().map(Endpoint::address);
-        let handle = HostHandle { cancel: canceller, address: listener.address(), metrics };
+        let handle = HostHandle {
+            cancel: canceller,
+            address: listener.address(),
+            metrics,
+            news: news_sender.clone(),
+        };
         let mut host = Self {
             config,
             log_dir,
+            served,
             journal,
             mirrors,
             links: BTreeMap::new(),
@@ -141,6 +150,7 @@ impl Host {
         }
         let topics: Vec<Arc<str>> =
             host.image().topics().map(|topic| Arc::clone(&topic.name)).collect();
+        host.show_resting().await;
         for topic in topics {
             host.want(&topic);
         }
@@ -289,6 +299,7 @@ fn durable(end: Offset) -> Ends {
 fn open_journal(
     config: &ServerConfig,
     log_dir: &LogDir,
+    served: &Arc<ServedLogs>,
 ) -> Result<(Journal, heliostat_core::coordinator::state_log::Replayed), HostError> {
     let metadata = MetadataLogOptions {
         node: config.node_id,
@@ -307,7 +318,8 @@ fn open_journal(
         now_ms: now_ms(),
         ..StateLogOptions::default()
     };
-    let (journal, report, replayed) = Journal::open(&config.log_dir, &metadata, states)?;
+    let (journal, report, replayed) =
+        Journal::open(&config.log_dir, &metadata, states, Arc::clone(served))?;
     if report.aborted > 0 {
         let count = report.aborted;
         tracing::info!("metadata: {count} records of a decision that was cut off are dropped");

@@ -15,7 +15,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use super::hosted::{Partition, Topic};
-use super::service::Service;
+use super::service::CatalogService;
 
 /// Every API with its lowest and highest version. Produce is among them because
 /// clients tell from its version which record format a broker speaks.
@@ -52,7 +52,7 @@ pub(super) fn api_versions(version: i16) -> (i16, ApiVersionsResponse) {
 }
 
 pub(super) fn metadata(
-    service: &Service,
+    service: &CatalogService,
     version: i16,
     request: &MetadataRequest,
 ) -> MetadataResponse {
@@ -153,7 +153,7 @@ fn unknown_topic(
 }
 
 pub(super) fn describe_cluster(
-    service: &Service,
+    service: &CatalogService,
     request: &DescribeClusterRequest,
 ) -> DescribeClusterResponse {
     let catalog = service.catalog();

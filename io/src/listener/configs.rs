@@ -10,7 +10,7 @@ use kafka_protocol::messages::describe_configs_response::{
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
 use super::apis::text;
-use super::service::Service;
+use super::service::CatalogService;
 
 /// Resource types.
 const TOPIC: i8 = 2;
@@ -44,7 +44,7 @@ const DEFAULTS: [(&str, &str, i8); 15] = [
 ];
 
 pub(super) fn describe(
-    service: &Service,
+    service: &CatalogService,
     version: i16,
     request: &DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
@@ -63,7 +63,7 @@ pub(super) fn describe(
 }
 
 fn own_configs(
-    service: &Service,
+    service: &CatalogService,
     resource: &DescribeConfigsResource,
 ) -> Result<BTreeMap<String, String>, (ResponseError, &'static str)> {
     if resource.resource_type != TOPIC {

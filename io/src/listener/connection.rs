@@ -11,11 +11,14 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable};
 
 use super::frame::{ConnectionError, Request, encode_response, read_frame, read_request};
-use super::service::Service;
+use super::service::CatalogService;
 use super::{apis, configs, fetch, net, offsets, produce};
 
 /// Serves until the peer closes, stays silent for too long, or sends what no client does.
-pub(super) async fn serve(service: &Service, mut stream: TcpStream) -> Result<(), ConnectionError> {
+pub(super) async fn serve(
+    service: &CatalogService,
+    mut stream: TcpStream,
+) -> Result<(), ConnectionError> {
     net::prepare(&stream, service.config().connections_max_idle)?;
     let length_max = service.config().socket_request_max_bytes;
     while let Some(frame) = read_frame(&mut stream, length_max).await? {
@@ -23,7 +26,7 @@ pub(super) async fn serve(service: &Service, mut stream: TcpStream) -> Result<()
         if request.api() == Some(ApiKey::Fetch) {
             check(&request)?;
             let body = decode::<FetchRequest>(&request)?;
-            fetch::serve(service, &mut stream, &request, &body).await?;
+            fetch::serve(&service.service, &mut stream, &request, &body).await?;
         } else {
             let response = answer(service, &request)?;
             stream.write_all(&response).await?;
@@ -47,16 +50,16 @@ fn check(request: &Request) -> Result<ApiKey, ConnectionError> {
     Ok(api)
 }
 
-fn decode<T: Decodable>(request: &Request) -> Result<T, ConnectionError> {
+pub(super) fn decode<T: Decodable>(request: &Request) -> Result<T, ConnectionError> {
     T::decode(&mut request.body.clone(), request.version)
         .map_err(|error| ConnectionError::Request(error.to_string()))
 }
 
-fn encode(request: &Request, body: &impl Encodable) -> Result<Bytes, ConnectionError> {
+pub(super) fn encode(request: &Request, body: &impl Encodable) -> Result<Bytes, ConnectionError> {
     encode_response(request, request.version, body)
 }
 
-fn answer(service: &Service, request: &Request) -> Result<Bytes, ConnectionError> {
+fn answer(service: &CatalogService, request: &Request) -> Result<Bytes, ConnectionError> {
     if request.api() == Some(ApiKey::ApiVersions) {
         let (version, response) = apis::api_versions(request.version);
         return encode_response(request, version, &response);
@@ -73,11 +76,11 @@ fn answer(service: &Service, request: &Request) -> Result<Bytes, ConnectionError
         }
         ApiKey::ListOffsets => {
             let body = decode::<ListOffsetsRequest>(request)?;
-            encode(request, &offsets::list_offsets(service, version, &body))
+            encode(request, &offsets::list_offsets(&service.service, version, &body))
         }
         ApiKey::OffsetForLeaderEpoch => {
             let body = decode::<OffsetForLeaderEpochRequest>(request)?;
-            encode(request, &offsets::offset_for_leader_epoch(service, &body))
+            encode(request, &offsets::offset_for_leader_epoch(&service.service, &body))
         }
         ApiKey::DescribeConfigs => {
             let body = decode::<DescribeConfigsRequest>(request)?;

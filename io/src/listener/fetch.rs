@@ -17,12 +17,16 @@ use kafka_protocol::messages::FetchRequest;
 use uuid::Uuid;
 
 use super::frame::{ConnectionError, Request};
-use super::hosted::{Partition, RecordsRun};
+use super::readable::ReadablePartition;
+use super::reading::RecordsRun;
 use super::send::send_response;
 use super::service::Service;
 
 /// First version that tells the leader with an error about it.
 const VERSION_LEADER_HINTS: i16 = 16;
+
+/// A partition of a request, or why there is none.
+type Place = Result<Arc<dyn ReadablePartition>, ResponseError>;
 
 /// What was found for all partitions of a request.
 #[derive(Default)]
@@ -48,12 +52,20 @@ pub(super) async fn serve(
     let wait = Duration::from_millis(u64::from(asked.max_wait_ms));
     let deadline = service.now().after(wait);
     let min_bytes = asked.min_bytes.min(asked.max_bytes).min(service.config().fetch_max_bytes);
+    let places: Vec<Place> = partitions.iter().map(|(key, _)| find(service, key)).collect();
     let mut found = loop {
-        let seen = service.changes();
-        let found = look(service, &asked, &partitions);
+        let found = look(service, &asked, &partitions, &places);
         match decide_wait(found.facts, min_bytes, deadline, service.now()) {
             WaitDecision::Answer => break found,
-            WaitDecision::WaitUntil(until) => service.changed(seen, until).await,
+            WaitDecision::WaitUntil(_) => {}
+        }
+        // What comes between the two looks is not missed.
+        let there: Vec<_> = places.iter().filter_map(|place| place.clone().ok()).collect();
+        let watch = service.watch(&there);
+        let found = look(service, &asked, &partitions, &places);
+        match decide_wait(found.facts, min_bytes, deadline, service.now()) {
+            WaitDecision::Answer => break found,
+            WaitDecision::WaitUntil(until) => watch.changed(until).await,
         }
     };
     let (_, id_seed) = Uuid::new_v4().as_u64_pair();
@@ -95,22 +107,24 @@ fn endpoints(service: &Service, answers: &[PartitionAnswer]) -> Vec<NodeEndpoint
     if named.is_empty() {
         return Vec::new();
     }
-    service.catalog().nodes().into_iter().filter(|node| named.contains(&node.node)).collect()
+    service.topics().nodes().into_iter().filter(|node| named.contains(&node.node)).collect()
 }
 
 fn look(
     service: &Service,
     asked: &FetchRequestFacts,
     partitions: &[(PartitionKey, FetchParams)],
+    places: &[Place],
 ) -> Found {
     let mut found = Found::default();
     let mut budget = FetchBudget::new(asked.max_bytes, service.config().fetch_max_bytes);
-    for (key, params) in partitions {
-        let answer = match find(service, key) {
-            Err(error) => PartitionAnswer::failed(key.clone(), error),
+    for ((key, params), place) in partitions.iter().zip(places) {
+        let answer = match place {
+            Err(error) => PartitionAnswer::failed(key.clone(), *error),
             Ok(partition) => {
                 found.facts.readable += 1;
-                let (answer, run) = look_at(service, asked, key, params, &partition, &mut budget);
+                let one = One { service, asked, key, params, partition: partition.as_ref() };
+                let (answer, run) = one.look(&mut budget);
                 found.facts.urgent |= answer.error.is_some() || answer.diverging.is_some();
                 if let Some(run) = run {
                     found.facts.bytes = found.facts.bytes.saturating_add(run.len);
@@ -124,76 +138,99 @@ fn look(
     found
 }
 
-fn find(service: &Service, key: &PartitionKey) -> Result<Arc<Partition>, ResponseError> {
-    let catalog = service.catalog();
+fn find(service: &Service, key: &PartitionKey) -> Place {
+    let topics = service.topics();
+    let by_name = |name: &str| {
+        topics.partition(name, key.partition).ok_or(ResponseError::UnknownTopicOrPartition)
+    };
     match &key.topic {
-        TopicKey::Name(name) => {
-            catalog.partition(name, key.partition).ok_or(ResponseError::UnknownTopicOrPartition)
-        }
-        TopicKey::Id(id) => {
-            catalog.partition_by_id(*id, key.partition).ok_or_else(|| {
-                match catalog.topic_by_id(*id) {
-                    Some(_) => ResponseError::UnknownTopicOrPartition,
-                    None => ResponseError::UnknownTopicId,
-                }
-            })
-        }
+        TopicKey::Name(name) => by_name(name),
+        TopicKey::Id(id) => match topics.name_of(*id) {
+            Some(name) => by_name(&name),
+            None => Err(ResponseError::UnknownTopicId),
+        },
     }
 }
 
-fn look_at(
-    service: &Service,
-    asked: &FetchRequestFacts,
-    key: &PartitionKey,
-    params: &FetchParams,
-    partition: &Partition,
-    budget: &mut FetchBudget,
-) -> (PartitionAnswer, Option<RecordsRun>) {
-    let mut look = partition.look(service.config().node_id, params.fetch_offset);
-    let facts = look.facts;
-    let topic = match key.topic {
-        TopicKey::Id(id) => id,
-        TopicKey::Name(_) => TopicId::NONE,
-    };
-    let admitted =
-        admit_read(topic, params, asked.isolation, &facts, |epoch| partition.epoch_end(epoch));
-    let mut answer = standing(key, asked.isolation, &facts);
-    let bounds = match admitted {
-        Ok(bounds) => bounds,
-        Err(ReadFault::Diverging(divergence)) => {
-            answer.diverging = Some(divergence);
-            return (answer, None);
-        }
-        Err(ReadFault::Error(error)) => {
-            return (failed(asked.version, key, error, partition), None);
-        }
-    };
-    let take = budget.next(params.partition_max_bytes);
-    let request = ReadRequest {
-        from: bounds.from,
-        to: bounds.to,
-        log_end: facts.log_end,
-        bytes_max: take.bytes_max,
-        first_batch_whole: take.first_batch_whole,
-    };
-    match look.read(&request) {
-        Ok(None) => (answer, None),
-        Ok(Some(run)) => {
-            budget.took(run.len);
-            answer.records_bytes = run.len;
-            if asked.isolation == IsolationLevel::ReadCommitted {
-                answer.aborted = Some(look.aborted(&run, bounds.from));
+/// One partition of a request.
+struct One<'a> {
+    service: &'a Service,
+    asked: &'a FetchRequestFacts,
+    key: &'a PartitionKey,
+    params: &'a FetchParams,
+    partition: &'a dyn ReadablePartition,
+}
+
+impl One<'_> {
+    fn look(&self, budget: &mut FetchBudget) -> (PartitionAnswer, Option<RecordsRun>) {
+        let Self { service, asked, key, params, partition } = *self;
+        let look = match partition.look(service.config().node_id, params.fetch_offset) {
+            Ok(look) => look,
+            Err(error) => return (self.failed(error), None),
+        };
+        let facts = look.facts();
+        let topic = match key.topic {
+            TopicKey::Id(id) => id,
+            TopicKey::Name(_) => TopicId::NONE,
+        };
+        let admitted =
+            admit_read(topic, params, asked.isolation, &facts, |epoch| partition.epoch_end(epoch));
+        let mut answer = standing(key, asked.isolation, &facts);
+        let bounds = match admitted {
+            Ok(bounds) => bounds,
+            Err(ReadFault::Diverging(divergence)) => {
+                answer.diverging = Some(divergence);
+                return (answer, None);
             }
-            (answer, Some(run))
+            Err(ReadFault::Error(error)) => return (self.failed(error), None),
+        };
+        let take = budget.next(params.partition_max_bytes);
+        let request = ReadRequest {
+            from: bounds.from,
+            to: bounds.to,
+            log_end: facts.log_end,
+            bytes_max: take.bytes_max,
+            first_batch_whole: take.first_batch_whole,
+        };
+        let run = match look.read(&request) {
+            Ok(None) => return (answer, None),
+            Ok(Some(run)) => run,
+            Err(error) => return (self.unreadable(&error), None),
+        };
+        if asked.isolation == IsolationLevel::ReadCommitted {
+            match look.aborted(&run, bounds.from) {
+                Ok(aborted) => answer.aborted = Some(aborted),
+                // Without them, a reader would take what was aborted for committed.
+                Err(error) => return (self.unreadable(&error), None),
+            }
         }
-        Err(error) => {
-            let cause: &dyn std::error::Error = &error;
-            tracing::warn!(
-                partition = %partition.id(),
-                error = cause,
-                "fetch cannot read the log"
-            );
-            (PartitionAnswer::failed(key.clone(), ResponseError::KafkaStorageError), None)
+        budget.took(run.len);
+        answer.records_bytes = run.len;
+        (answer, Some(run))
+    }
+
+    fn unreadable(&self, error: &(dyn std::error::Error + 'static)) -> PartitionAnswer {
+        // A log that is being cut, or whose segment was just deleted, is looked at again.
+        let partition = self.partition;
+        match partition.facts(self.service.config().node_id) {
+            Err(error) => self.failed(error),
+            Ok(_) => {
+                tracing::warn!(partition = %partition.at(), error, "fetch cannot read the log");
+                PartitionAnswer::failed(self.key.clone(), ResponseError::KafkaStorageError)
+            }
+        }
+    }
+
+    fn failed(&self, error: ResponseError) -> PartitionAnswer {
+        let about_leader =
+            matches!(error, ResponseError::NotLeaderOrFollower | ResponseError::FencedLeaderEpoch);
+        let leadership = self.partition.leadership();
+        let hint =
+            self.asked.version >= VERSION_LEADER_HINTS && about_leader && leadership.leader.0 >= 0;
+        PartitionAnswer {
+            current_leader: hint
+                .then_some(CurrentLeader { leader: leadership.leader, epoch: leadership.epoch }),
+            ..PartitionAnswer::failed(self.key.clone(), error)
         }
     }
 }
@@ -210,22 +247,5 @@ fn standing(key: &PartitionKey, isolation: IsolationLevel, facts: &ServedFacts) 
         current_leader: None,
         aborted: (isolation == IsolationLevel::ReadCommitted).then(Vec::new),
         records_bytes: 0,
-    }
-}
-
-fn failed(
-    version: i16,
-    key: &PartitionKey,
-    error: ResponseError,
-    partition: &Partition,
-) -> PartitionAnswer {
-    let about_leader =
-        matches!(error, ResponseError::NotLeaderOrFollower | ResponseError::FencedLeaderEpoch);
-    let leadership = partition.leadership();
-    let hint = version >= VERSION_LEADER_HINTS && about_leader && leadership.leader.0 >= 0;
-    PartitionAnswer {
-        current_leader: hint
-            .then_some(CurrentLeader { leader: leadership.leader, epoch: leadership.epoch }),
-        ..PartitionAnswer::failed(key.clone(), error)
     }
 }

@@ -21,13 +21,17 @@ mod event;
 mod fetch;
 mod frame;
 pub mod hosted;
+mod live;
 mod net;
 mod offsets;
 mod produce;
+mod readable;
+mod reading;
 mod send;
 mod server;
 mod service;
 mod thread;
+mod waits;
 
 pub use config::ListenerConfig;
 pub use server::{Listener, ListenerError};

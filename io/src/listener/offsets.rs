@@ -1,7 +1,5 @@
 //! ListOffsets and OffsetForLeaderEpoch.
 
-use std::sync::Arc;
-
 use heliostat_core::serve::{IsolationLevel, ServedFacts, check_leader_epoch};
 use heliostat_core::types::{LeaderEpoch, Offset, TimestampMs};
 use kafka_protocol::error::ResponseError;
@@ -18,7 +16,8 @@ use kafka_protocol::messages::{
     OffsetForLeaderEpochResponse,
 };
 
-use super::hosted::{Partition, TimedOffset};
+use super::readable::ReadablePartition;
+use super::reading::TimedOffset;
 use super::service::Service;
 
 /// Timestamps of a request that mean something else.
@@ -43,10 +42,12 @@ pub(super) fn list_offsets(
             let mut out =
                 ListOffsetsPartitionResponse::default().with_partition_index(asked.partition_index);
             let found = service
-                .catalog()
+                .topics()
                 .partition(&topic.name, asked.partition_index)
                 .ok_or(ResponseError::UnknownTopicOrPartition)
-                .and_then(|partition| one_offset(service, &partition, version, isolation, asked));
+                .and_then(|partition| {
+                    one_offset(service, partition.as_ref(), version, isolation, asked)
+                });
             match found {
                 Ok(Found { offset, timestamp, epoch }) => {
                     out.offset = offset.0;
@@ -78,12 +79,12 @@ const NOTHING: Found =
 
 fn one_offset(
     service: &Service,
-    partition: &Arc<Partition>,
+    partition: &dyn ReadablePartition,
     version: i16,
     isolation: IsolationLevel,
     asked: &ListOffsetsPartition,
 ) -> Result<Found, ResponseError> {
-    let facts = partition.facts(service.config().node_id);
+    let facts = partition.facts(service.config().node_id)?;
     check_leader_epoch(LeaderEpoch(asked.current_leader_epoch), &facts)?;
     let end = facts.readable_end(isolation);
     let at =
@@ -109,7 +110,7 @@ fn one_offset(
 
 /// A record that is not readable yet counts as none.
 fn timed(
-    partition: &Partition,
+    partition: &dyn ReadablePartition,
     facts: &ServedFacts,
     end: Offset,
     found: Result<Option<TimedOffset>, super::hosted::HostedError>,
@@ -124,7 +125,7 @@ fn timed(
         Err(error) => {
             let cause: &dyn std::error::Error = &error;
             tracing::warn!(
-                partition = %partition.id(),
+                partition = %partition.at(),
                 error = cause,
                 "offset by time not found"
             );
@@ -141,10 +142,10 @@ pub(super) fn offset_for_leader_epoch(
         let partitions = topic.partitions.iter().map(|asked| {
             let out = EpochEndOffset::default().with_partition(asked.partition);
             let found = service
-                .catalog()
+                .topics()
                 .partition(&topic.topic, asked.partition)
                 .ok_or(ResponseError::UnknownTopicOrPartition)
-                .and_then(|partition| epoch_end(service, &partition, asked));
+                .and_then(|partition| epoch_end(service, partition.as_ref(), asked));
             match found {
                 Ok((epoch, end)) => out.with_leader_epoch(epoch.0).with_end_offset(end.0),
                 Err(error) => out.with_error_code(error.code()),
@@ -159,10 +160,10 @@ pub(super) fn offset_for_leader_epoch(
 
 fn epoch_end(
     service: &Service,
-    partition: &Arc<Partition>,
+    partition: &dyn ReadablePartition,
     asked: &OffsetForLeaderPartition,
 ) -> Result<(LeaderEpoch, Offset), ResponseError> {
-    let facts = partition.facts(service.config().node_id);
+    let facts = partition.facts(service.config().node_id)?;
     check_leader_epoch(LeaderEpoch(asked.current_leader_epoch), &facts)?;
     let undefined = (LeaderEpoch::NONE, Offset::NONE);
     Ok(partition.epoch_end(LeaderEpoch(asked.leader_epoch)).unwrap_or(undefined))

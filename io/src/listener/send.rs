@@ -7,8 +7,8 @@ use glommio::net::TcpStream;
 use heliostat_core::serve::{FetchResponseLayout, Piece};
 
 use super::frame::ConnectionError;
-use super::hosted::RecordsRun;
 use super::net::{Sent, send_file};
+use super::reading::RecordsRun;
 
 /// One call of sendfile: other connections have their turn in between.
 const SEND_BYTES: u64 = 1 << 20;
@@ -37,16 +37,17 @@ pub(super) async fn send_response(
 }
 
 async fn send_run(stream: &mut TcpStream, run: &RecordsRun) -> Result<(), ConnectionError> {
-    let file = run.segment.file();
+    let file = &run.file;
     let (mut position, end) = (run.position, run.position.saturating_add(run.len));
     let mut buffer = Vec::new();
     let mut by_copy = false;
     while position < end {
         let left = end.saturating_sub(position);
-        let sent = if by_copy {
+        let settled = run.settled_to.saturating_sub(position).min(left);
+        let sent = if by_copy || settled == 0 {
             Sent::Full
         } else {
-            send_file(stream, file, position, left.min(SEND_BYTES))?
+            send_file(stream, file, position, settled.min(SEND_BYTES))?
         };
         match sent {
             Sent::Bytes(sent) => position = position.saturating_add(sent),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use glommio::{ExecutorJoinHandle, LocalExecutorBuilder, Placement};
@@ -10,9 +11,12 @@ use heliostat_core::serve::NodeEndpoint;
 use super::config::ListenerConfig;
 use super::control::ControlPort;
 use super::hosted::{Bell, Catalog};
-use super::service::Hosted;
+use super::live::LiveTopics;
+use super::readable::ReadableTopics;
+use super::service::Readable;
 use super::thread::{Backend, Shared};
 use super::{net, thread};
+use crate::served::ServedLogs;
 
 /// Memory that an executor registers; sockets use none of it.
 const IO_MEMORY_BYTES: usize = 64 << 10;
@@ -51,17 +55,35 @@ impl Listener {
     ///
     /// [`ListenerError`] when the address or a thread is not to be had.
     pub fn start(catalog: Arc<Catalog>, config: ListenerConfig) -> Result<Self, ListenerError> {
-        let hosted = Hosted::new(catalog, &config);
-        Self::start_with(Backend::Hosted(Arc::new(hosted)), config)
+        let topics: Arc<dyn ReadableTopics> = Arc::<Catalog>::clone(&catalog);
+        let readable = Arc::new(Readable::new(topics, &config));
+        Self::start_with(Backend::Hosted { catalog, readable }, config)
     }
 
-    /// Starts to serve the control API of a host: requests go to the other end of `port`.
+    /// Starts to serve a host: its logs are read here, all other requests go to the other end of
+    /// `port`.
+    ///
+    /// # Errors
+    ///
+    /// [`ListenerError`] when the address or a thread is not to be had.
+    pub(crate) fn start_host(
+        config: ListenerConfig,
+        port: ControlPort,
+        logs: Arc<ServedLogs>,
+    ) -> Result<Self, ListenerError> {
+        let topics = Arc::new(LiveTopics { logs: Arc::clone(&logs), node: config.node_id });
+        let readable = Arc::new(Readable::new(topics, &config));
+        let backend = Backend::Control { port, logs, readable, bell: Bell::default() };
+        Self::start_with(backend, config)
+    }
+
+    /// The same for a host that has no logs: its control API alone.
     ///
     /// # Errors
     ///
     /// [`ListenerError`] when the address or a thread is not to be had.
     pub fn start_control(config: ListenerConfig, port: ControlPort) -> Result<Self, ListenerError> {
-        Self::start_with(Backend::Control { port, bell: Bell::default() }, config)
+        Self::start_host(config, port, Arc::new(ServedLogs::new(Path::new(""))))
     }
 
     fn start_with(backend: Backend, mut config: ListenerConfig) -> Result<Self, ListenerError> {
@@ -77,9 +99,9 @@ impl Listener {
             sockets.push(socket);
         }
         let address = config.address;
-        if let Backend::Hosted(hosted) = &backend {
+        if let Backend::Hosted { catalog, .. } = &backend {
             let host = config.advertised_host.clone().unwrap_or_else(|| address.ip().to_string());
-            hosted.catalog.register_node(NodeEndpoint {
+            catalog.register_node(NodeEndpoint {
                 node: config.node_id,
                 host: host.into(),
                 port: address.port(),
@@ -93,7 +115,7 @@ impl Listener {
                 .name(&format!("listener-{index}"))
                 .io_memory(IO_MEMORY_BYTES)
                 .ring_depth(RING_DEPTH)
-                .spawn(move || thread::run(shared, socket))
+                .spawn(move || thread::run(shared, socket, index))
                 .map_err(|error| ListenerError::Executor(error.to_string()))?;
             listener.threads.push(thread);
         }
@@ -105,23 +127,20 @@ impl Listener {
         self.address
     }
 
-    fn hosted(&self) -> Option<&Hosted> {
+    fn readable(&self) -> &Readable {
         match &self.shared.backend {
-            Backend::Hosted(hosted) => Some(hosted),
-            Backend::Control { .. } => None,
+            Backend::Hosted { readable, .. } | Backend::Control { readable, .. } => readable,
         }
     }
 
     /// Drops all fetch sessions, as a restarted broker does.
     pub fn forget_sessions(&self) {
-        if let Some(hosted) = self.hosted() {
-            hosted.sessions().clear();
-        }
+        self.readable().sessions().clear();
     }
 
-    /// Fetch sessions at the moment; none where no logs are served.
+    /// Fetch sessions at the moment.
     pub fn sessions(&self) -> usize {
-        self.hosted().map_or(0, |hosted| hosted.sessions().len())
+        self.readable().sessions().len()
     }
 
     /// Closes all connections, whatever they wait for, and waits for the threads.
@@ -136,8 +155,8 @@ impl Listener {
                 tracing::warn!(%error, "listener thread ended badly");
             }
         }
-        if let Some(hosted) = self.hosted() {
-            hosted.catalog.unregister_node(self.shared.config.node_id);
+        if let Backend::Hosted { catalog, .. } = &self.shared.backend {
+            catalog.unregister_node(self.shared.config.node_id);
         }
     }
 }

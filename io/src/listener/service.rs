@@ -1,4 +1,4 @@
-//! What the connections to a catalog share.
+//! What connections share: what can be read, its fetch sessions, and their thread.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,19 +9,21 @@ use heliostat_core::time::Tick;
 
 use super::config::ListenerConfig;
 use super::hosted::Catalog;
+use super::readable::{ReadablePartition, ReadableTopics};
 use super::thread::Thread;
+use super::waits::Wait;
 
-/// A catalog with its fetch sessions, shared by all threads of a listener.
+/// Topics with their fetch sessions, shared by all threads of a listener.
 #[derive(Debug)]
-pub(super) struct Hosted {
-    pub(super) catalog: Arc<Catalog>,
+pub(super) struct Readable {
+    pub(super) topics: Arc<dyn ReadableTopics>,
     sessions: Mutex<FetchSessionCache>,
 }
 
-impl Hosted {
-    pub(super) fn new(catalog: Arc<Catalog>, config: &ListenerConfig) -> Self {
+impl Readable {
+    pub(super) fn new(topics: Arc<dyn ReadableTopics>, config: &ListenerConfig) -> Self {
         let sessions = Mutex::new(FetchSessionCache::new(config.sessions));
-        Self { catalog, sessions }
+        Self { topics, sessions }
     }
 
     pub(super) fn sessions(&self) -> MutexGuard<'_, FetchSessionCache> {
@@ -29,20 +31,20 @@ impl Hosted {
     }
 }
 
-/// What a connection has of its thread and of the catalog.
-#[derive(Debug)]
+/// What a connection has of its thread and of the topics.
+#[derive(Clone, Debug)]
 pub(super) struct Service {
     pub(super) thread: Rc<Thread>,
-    pub(super) hosted: Arc<Hosted>,
+    pub(super) readable: Arc<Readable>,
 }
 
 impl Service {
-    pub(super) fn catalog(&self) -> &Catalog {
-        &self.hosted.catalog
+    pub(super) fn topics(&self) -> &dyn ReadableTopics {
+        self.readable.topics.as_ref()
     }
 
     pub(super) fn sessions(&self) -> MutexGuard<'_, FetchSessionCache> {
-        self.hosted.sessions()
+        self.readable.sessions()
     }
 
     pub(super) fn config(&self) -> &ListenerConfig {
@@ -53,17 +55,53 @@ impl Service {
         self.thread.now()
     }
 
-    /// The changes of all logs so far.
-    pub(super) fn changes(&self) -> u64 {
-        self.thread.changes.now()
+    /// Changes of these partitions from now on, of all of them together.
+    pub(super) fn watch(&self, partitions: &[Arc<dyn ReadablePartition>]) -> Watch<'_> {
+        let seen = self.thread.changes.now();
+        let numbers: Vec<u64> = partitions.iter().filter_map(|it| it.waited_for_as()).collect();
+        if numbers.is_empty() {
+            return Watch { service: self, seen, wait: None };
+        }
+        let wait = self.thread.waits.begin(numbers);
+        partitions.iter().for_each(|it| it.ask(self.thread.waits.bit()));
+        Watch { service: self, seen, wait: Some(wait) }
     }
+}
 
-    /// Waits until a log changed since `seen`, at most until `deadline`.
-    pub(super) async fn changed(&self, seen: u64, deadline: Tick) {
-        let left = deadline.since(self.now());
+/// See [`Service::watch`].
+pub(super) struct Watch<'a> {
+    service: &'a Service,
+    seen: u64,
+    wait: Option<Wait<'a>>,
+}
+
+impl Watch<'_> {
+    /// Waits until something has changed since the beginning, at most until `deadline`.
+    pub(super) async fn changed(&self, deadline: Tick) {
+        let left = deadline.since(self.service.now());
         let timer = async {
             glommio::timer::sleep(left).await;
         };
-        or(self.thread.changes.past(seen), timer).await;
+        match &self.wait {
+            Some(wait) => or(wait.over(), timer).await,
+            None => or(self.service.thread.changes.past(self.seen), timer).await,
+        }
+    }
+}
+
+/// What a connection to a catalog has besides.
+#[derive(Debug)]
+pub(super) struct CatalogService {
+    pub(super) service: Service,
+    pub(super) catalog: Arc<Catalog>,
+}
+
+impl CatalogService {
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    pub(super) fn config(&self) -> &ListenerConfig {
+        self.service.config()
     }
 }

@@ -18,21 +18,28 @@ use super::config::ListenerConfig;
 use super::control::ControlPort;
 use super::event::Counter;
 use super::frame::ConnectionError;
-use super::hosted::Bell;
-use super::service::{Hosted, Service};
+use super::hosted::{Bell, Catalog};
+use super::service::{CatalogService, Readable, Service};
+use super::waits::Waits;
 use super::{connection, control, net};
+use crate::served::ServedLogs;
 
 /// Wait after a failed accept: descriptors may be free again.
 const ACCEPT_BACK_OFF: Duration = Duration::from_millis(100);
+
+/// Tasks of a thread that are no connections: one accepts, one passes on what changes.
+const OWN_TASKS: usize = 2;
 
 /// Who answers the requests of a listener.
 #[derive(Debug)]
 pub(super) enum Backend {
     /// The logs of a catalog.
-    Hosted(Arc<Hosted>),
-    /// The control thread of a host.
+    Hosted { catalog: Arc<Catalog>, readable: Arc<Readable> },
+    /// A host: its control thread, and its logs.
     Control {
         port: ControlPort,
+        logs: Arc<ServedLogs>,
+        readable: Arc<Readable>,
         /// Rung for the stop alone.
         bell: Bell,
     },
@@ -41,7 +48,7 @@ pub(super) enum Backend {
 impl Backend {
     pub(super) fn bell(&self) -> &Bell {
         match self {
-            Self::Hosted(hosted) => hosted.catalog.bell(),
+            Self::Hosted { catalog, .. } => catalog.bell(),
             Self::Control { bell, .. } => bell,
         }
     }
@@ -74,6 +81,8 @@ pub(super) struct Thread {
     shared: Arc<Shared>,
     /// Counts the changes of all logs.
     pub(super) changes: Counter,
+    /// Who waits for logs of a host.
+    pub(super) waits: Waits,
     stop: Counter,
     closed: Counter,
     open: Cell<usize>,
@@ -123,11 +132,16 @@ impl Drop for Seat {
 }
 
 /// Accepts, and passes rings of the bell on to the connections, until the stop.
-pub(super) async fn run(shared: Arc<Shared>, socket: Socket) {
+pub(super) async fn run(shared: Arc<Shared>, socket: Socket, index: usize) {
     let hearer = shared.backend.bell().hearer();
+    let end = match &shared.backend {
+        Backend::Hosted { .. } => None,
+        Backend::Control { logs, .. } => Some(logs.wake_end(index)),
+    };
     let thread = Rc::new(Thread {
         shared: Arc::clone(&shared),
         changes: Counter::default(),
+        waits: Waits::new(end),
         stop: Counter::default(),
         closed: Counter::default(),
         open: Cell::new(0),
@@ -135,6 +149,8 @@ pub(super) async fn run(shared: Arc<Shared>, socket: Socket) {
     });
     let port = socket.try_clone();
     spawn(&thread, accept(Rc::clone(&thread), net::on_executor(socket)));
+    let passing = Rc::clone(&thread);
+    spawn(&thread, async move { passing.waits.pass_on().await });
     while !shared.stopping.load(Ordering::Acquire) {
         hearer.notified().await;
         thread.changes.bump();
@@ -182,8 +198,7 @@ async fn accept(thread: Rc<Thread>, listener: TcpListener) {
 
 /// Serves a connection, or closes it by dropping it.
 fn admit(thread: &Rc<Thread>, stream: TcpStream) {
-    // The accepting task is one of those that are open.
-    if thread.open.get() > thread.config().connections_max {
+    if thread.open.get() >= thread.config().connections_max.saturating_add(OWN_TASKS) {
         tracing::debug!("connection refused: max.connections");
         return;
     }
@@ -211,12 +226,14 @@ async fn serve(
 ) -> Result<(), ConnectionError> {
     let shared = Arc::clone(&thread.shared);
     match &shared.backend {
-        Backend::Hosted(hosted) => {
-            let service = Service { thread, hosted: Arc::clone(hosted) };
+        Backend::Hosted { catalog, readable } => {
+            let service = Service { thread, readable: Arc::clone(readable) };
+            let service = CatalogService { service, catalog: Arc::clone(catalog) };
             connection::serve(&service, stream).await
         }
-        Backend::Control { port, .. } => {
-            control::connection::serve(thread.config(), port, stream, peer).await
+        Backend::Control { port, readable, .. } => {
+            let service = Service { thread, readable: Arc::clone(readable) };
+            control::connection::serve(&service, port, stream, peer).await
         }
     }
 }

@@ -618,6 +618,7 @@ impl World {
             leader,
             throttled,
             local_epoch: LeaderEpoch::NONE,
+            readers: None,
         };
         self.command(shard, Command::Add(Box::new(add)))
     }

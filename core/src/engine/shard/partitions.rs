@@ -29,6 +29,7 @@ impl Shard {
         };
         self.by_key.insert(key, index);
         self.mark_dirty(index);
+        self.show(index);
         if self.stopping {
             self.begin_return(index, ReturnReason::Asked);
         } else {

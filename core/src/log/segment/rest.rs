@@ -78,6 +78,7 @@ impl LiveSegment {
             && self.seal == Seal::No
             && !(self.abandoned || self.padded || self.wants_snapshot)
             && self.unsynced_since.is_none()
+            && self.untold_abort().is_none()
             && self.budgeted == 0
     }
 

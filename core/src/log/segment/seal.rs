@@ -1,6 +1,6 @@
 //! The steps that end a segment: cut, sync, indexes complete, closed.
 
-use super::{FileKind, FileState, LiveSegment, Seal, failed};
+use super::{FileKind, FileState, LiveSegment, Seal, SideFile, failed};
 use crate::log::cx::LogCx;
 use crate::log::disk::{DiskAction, DiskDone, DiskError, OpId};
 use crate::log::failure::LogFailure;
@@ -73,14 +73,18 @@ impl LiveSegment {
         }
     }
 
+    fn side_file(&mut self, kind: FileKind) -> &mut SideFile {
+        match kind {
+            FileKind::Index => &mut self.offset_index,
+            FileKind::TimeIndex => &mut self.time_index,
+            _ => &mut self.txn_index,
+        }
+    }
+
     pub(super) fn write_side_files(&mut self, sync: bool, cx: &mut LogCx<'_>) {
         for kind in [FileKind::Index, FileKind::TimeIndex, FileKind::TxnIndex] {
             let path = self.path(kind);
-            let side = match kind {
-                FileKind::Index => &mut self.offset_index,
-                FileKind::TimeIndex => &mut self.time_index,
-                _ => &mut self.txn_index,
-            };
+            let side = self.side_file(kind);
             // Kafka keeps the two indexes even when they are empty, and the third only if used.
             let used = kind != FileKind::TxnIndex || side.written > 0;
             let wanted = !side.pending.is_empty() || (sync && used);
@@ -90,6 +94,10 @@ impl LiveSegment {
             let bytes = std::mem::take(&mut side.pending);
             let position = side.written;
             side.written += u64::try_from(bytes.len()).unwrap_or(0);
+            if kind == FileKind::TxnIndex {
+                self.aborts_writing = self.untold_abort();
+                self.aborts_waiting = None;
+            }
             let op = cx.request(DiskAction::WriteAt { path, position, bytes, sync });
             self.side_ops.push(op);
         }
@@ -102,6 +110,9 @@ impl LiveSegment {
     ) -> Result<(), LogFailure> {
         if let Err(error) = result {
             return failed("write of an index", error);
+        }
+        if self.side_ops.is_empty() {
+            self.aborts_writing = None;
         }
         if let Seal::SideFiles { left } = self.seal {
             self.seal = Seal::SideFiles { left: left - 1 };

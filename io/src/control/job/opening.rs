@@ -8,13 +8,14 @@ use heliostat_core::log::epoch_cache::EpochCache;
 use heliostat_core::log::gaps::{GapKind, GapRecord};
 use heliostat_core::log::partition::{PartitionLog, RecoveredLog};
 use heliostat_core::log::recovery::{CutReason, LogOpenError, OpenReport};
+use heliostat_core::log::shown::{LogReaders, ShownLog};
 use heliostat_core::log::store::StoreError;
 use heliostat_core::mirror::placement::{Load, Placed, choose};
 use heliostat_core::mirror::returned::{ATTEMPTS_MAX, CopyEnds};
 use heliostat_core::mirror::throttle_split::split;
 use heliostat_core::protocol::TopicIdentity;
 use heliostat_core::time::Tick;
-use heliostat_core::types::{BrokerId, LeaderEpoch};
+use heliostat_core::types::{BrokerId, LeaderEpoch, TopicPartition};
 use rustix::io::Errno;
 
 use super::super::copy::{Copy, Opening, Phase, Then};
@@ -94,6 +95,9 @@ impl Job {
             let text = format!("copied from the source's start on, offset {start}");
             self.event(EventKind::Added, Some(&at), &text);
         }
+        if truncate_to.is_some() || reset_to.is_some() {
+            self.hide(&at);
+        }
         let config = self.config.mirror.log;
         let options = self.log_dir.borrow_mut().open_options(&at, own_id, config, truncate_to);
         Ok(Some(Order { key, at, options, reset_to }))
@@ -159,6 +163,20 @@ impl Job {
         }
     }
 
+    /// Readers are to see nothing of a log that is being cut, or that is not what it was.
+    pub(super) fn hide(&self, at: &TopicPartition) {
+        if let Some(readers) = self.log_dir.borrow().served(at) {
+            readers.hide();
+        }
+    }
+
+    /// Readers see a log that rests.
+    pub(super) fn show_at_rest(&self, at: &TopicPartition, log: &RecoveredLog) {
+        if let Some(readers) = self.log_dir.borrow().served(at) {
+            readers.show_at_rest(ShownLog::of_recovered(log));
+        }
+    }
+
     /// An open log goes to a shard, unless the source has to be asked about it first.
     fn hand_over(&mut self, key: PartitionKey, log: RecoveredLog) {
         let now = self.now();
@@ -189,6 +207,8 @@ impl Job {
         let log = PartitionLog::new(log);
         copy.size_bytes = log.size_bytes();
         let topic = TopicIdentity { name: Arc::clone(&copy.at.topic), id: copy.topic_id };
+        let readers = self.log_dir.borrow().served(&copy.at);
+        let readers = readers.map(|readers| -> Arc<dyn LogReaders> { readers });
         let add = AddPartition {
             key,
             topic,
@@ -197,6 +217,7 @@ impl Job {
             leader: copy.source(leader),
             throttled: self.config.mirror.throttled.contains(&copy.at),
             local_epoch: copy.local_epoch,
+            readers,
         };
         let at = copy.at.clone();
         if wanted.is_some() {

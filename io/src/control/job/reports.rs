@@ -83,9 +83,16 @@ impl Job {
         copy.size_bytes = log.size_bytes();
         copy.epochs.clone_from(log.epochs());
         copy.rate.restart(now);
+        let mut log_dir = self.log_dir.borrow_mut();
+        let readers = log_dir.served(&copy.at);
         if matches!(reason, ReturnReason::Disk { .. }) {
-            self.log_dir.borrow_mut().distrust(&copy.at);
+            log_dir.distrust(&copy.at);
+            // What is not in the files may have been shown.
+            readers.inspect(|readers| readers.hide());
+        } else {
+            readers.inspect(|readers| readers.show_returned(log));
         }
+        drop(log_dir);
         let ends = copy.checkpoint();
         self.log_dir.borrow_mut().note(&copy.at, ends);
         copy.left_shard();

@@ -246,6 +246,8 @@ impl Job {
         let last = match copy.goal {
             Goal::Follow => return Some(log),
             Goal::Rest => {
+                let at = copy.at.clone();
+                self.show_at_rest(&at, &log);
                 self.rest(key);
                 return None;
             }
@@ -255,7 +257,10 @@ impl Job {
         copy.epochs.clone_from(&log.epochs);
         let at = copy.at.clone();
         match align_step(last, copy.ends, &copy.epochs, copy.epoch_checked) {
-            AlignStep::Aligned => self.aligned(&at),
+            AlignStep::Aligned => {
+                self.show_at_rest(&at, &log);
+                self.aligned(&at);
+            }
             AlignStep::AskEpochEnd(epoch) => {
                 let want = Want::EpochEnd(epoch);
                 copy.phase = Phase::Asks { want, due: now, asked: false };

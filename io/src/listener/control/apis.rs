@@ -9,8 +9,9 @@ use kafka_protocol::messages::api_versions_response::{
 };
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, ApiVersionsResponse, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest, FindCoordinatorRequest,
-    IncrementalAlterConfigsRequest, MetadataRequest, UpdateFeaturesRequest,
+    DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest, FetchRequest,
+    FindCoordinatorRequest, IncrementalAlterConfigsRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetForLeaderEpochRequest, UpdateFeaturesRequest,
 };
 use kafka_protocol::protocol::{Request as _, StrBytes};
 
@@ -18,13 +19,16 @@ use super::super::frame::{ConnectionError, Request, encode_response};
 use super::features::{FeatureLevels, MIRROR_VERSION_FEATURE, MIRROR_VERSION_MAX};
 
 /// Kafka's own APIs with their lowest and highest version.
-const KAFKA: [(i16, i16, i16); 10] = [
+const KAFKA: [(i16, i16, i16); 13] = [
+    (FetchRequest::KEY, 4, 18),
+    (ListOffsetsRequest::KEY, 1, 10),
     (MetadataRequest::KEY, 0, 13),
     (FindCoordinatorRequest::KEY, 0, 6),
     (ApiVersionsRequest::KEY, 0, API_VERSIONS_MAX),
     (CreateTopicsRequest::KEY, 2, CREATE_TOPICS_VERSION_MIRROR_INFO),
     (DeleteTopicsRequest::KEY, 1, 6),
     (DescribeConfigsRequest::KEY, 1, 4),
+    (OffsetForLeaderEpochRequest::KEY, 2, 4),
     (CreatePartitionsRequest::KEY, 0, 3),
     (IncrementalAlterConfigsRequest::KEY, 0, 1),
     (UpdateFeaturesRequest::KEY, 0, 2),
@@ -42,6 +46,20 @@ pub(super) fn served() -> impl Iterator<Item = (i16, i16, i16)> {
 
 pub(super) fn is_served(api_key: i16, version: i16) -> bool {
     served().any(|(key, min, max)| key == api_key && (min..=max).contains(&version))
+}
+
+/// Refuses what is not served, and bodies that claim more than they hold. For Kafka's own APIs.
+///
+/// # Errors
+///
+/// [`ConnectionError::Request`].
+pub(super) fn check(request: &Request) -> Result<(), ConnectionError> {
+    let (key, version) = (request.api_key, request.version);
+    let api = request.api().filter(|_| is_served(key, version)).ok_or_else(|| {
+        ConnectionError::Request(format!("API key {key} v{version} is not served"))
+    })?;
+    check_request_shape(api, version, &request.body)
+        .map_err(|error| ConnectionError::Request(error.to_string()))
 }
 
 /// A version that is not served is answered in version 0, with what is.

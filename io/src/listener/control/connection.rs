@@ -8,12 +8,15 @@ use futures_lite::future::or;
 use glommio::net::TcpStream;
 use heliostat_core::protocol::ErrorCode;
 use heliostat_core::protocol::mirror::MIRROR_API_KEYS;
-use kafka_protocol::messages::ApiVersionsRequest;
+use kafka_protocol::messages::{
+    ApiVersionsRequest, FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest,
+};
 use kafka_protocol::protocol::Request as _;
 
-use super::super::config::ListenerConfig;
-use super::super::frame::{ConnectionError, Request, read_frame, read_request};
-use super::super::net;
+use super::super::connection::decode as decode_body;
+use super::super::frame::{ConnectionError, Request, encode_response, read_frame, read_request};
+use super::super::service::Service;
+use super::super::{fetch, net, offsets};
 use super::apis;
 use super::decode::{Decoded, decode};
 use super::encode::encode;
@@ -23,19 +26,49 @@ use super::response::{ControlResponse, Refusal};
 
 /// Serves until the peer closes, stays silent for too long, or sends what no client does.
 pub(in crate::listener) async fn serve(
-    config: &ListenerConfig,
+    service: &Service,
     port: &ControlPort,
     mut stream: TcpStream,
     peer: SocketAddr,
 ) -> Result<(), ConnectionError> {
+    let config = service.config();
     net::prepare(&stream, config.connections_max_idle)?;
     while let Some(frame) = read_frame(&mut stream, config.socket_request_max_bytes).await? {
         let request = read_request(frame)?;
-        let response = answer(port, peer, &request).await?;
-        stream.write_all(&response).await?;
+        if request.api_key == FetchRequest::KEY {
+            apis::check(&request)?;
+            let body = decode_body::<FetchRequest>(&request)?;
+            fetch::serve(service, &mut stream, &request, &body).await?;
+        } else {
+            let response = match read_offsets(service, &request)? {
+                Some(response) => response,
+                None => answer(port, peer, &request).await?,
+            };
+            stream.write_all(&response).await?;
+        }
         glommio::yield_if_needed().await;
     }
     Ok(())
+}
+
+/// Answers what is read from logs; `None` for what the control thread answers.
+fn read_offsets(service: &Service, request: &Request) -> Result<Option<Bytes>, ConnectionError> {
+    let version = request.version;
+    match request.api_key {
+        ListOffsetsRequest::KEY => {
+            apis::check(request)?;
+            let body = decode_body::<ListOffsetsRequest>(request)?;
+            let response = offsets::list_offsets(service, version, &body);
+            encode_response(request, version, &response).map(Some)
+        }
+        OffsetForLeaderEpochRequest::KEY => {
+            apis::check(request)?;
+            let body = decode_body::<OffsetForLeaderEpochRequest>(request)?;
+            let response = offsets::offset_for_leader_epoch(service, &body);
+            encode_response(request, version, &response).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 async fn answer(

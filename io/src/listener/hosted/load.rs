@@ -158,10 +158,9 @@ fn scan_segment(
     let mut position = 0_u64;
     let mut log_end = None;
     loop {
-        let read = writer
-            .active
-            .read_at(position, &mut buffer)
-            .map_err(HostedError::file("read", &path))?;
+        let read =
+            super::super::reading::ServedSegment::read_at(&writer.active, position, &mut buffer)
+                .map_err(HostedError::file("read", &path))?;
         let mut rest = buffer.get(..read).unwrap_or_default();
         if rest.is_empty() {
             return Ok(log_end);

@@ -10,13 +10,12 @@ mod catalog;
 mod error;
 mod load;
 mod partition;
-mod read;
 mod segment;
 mod writer;
 
+pub use super::reading::{RecordsRun, TimedOffset};
 pub use bell::Bell;
 pub use catalog::{Catalog, CatalogConfig, Topic, TopicSpec};
 pub use error::HostedError;
 pub use partition::{Appended, Leadership, Look, Partition};
-pub use read::{RecordsRun, TimedOffset};
 pub use segment::Segment;

@@ -1,21 +1,22 @@
 //! One served partition: where it stands, reading it, adding to it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use heliostat_core::log::epoch_cache::EpochCache;
 use heliostat_core::log::names::{LEADER_EPOCH_CHECKPOINT, SegmentFileKind};
 use heliostat_core::log::producer_state::ProducerState;
-use heliostat_core::log::read_plan::{ReadRequest, locate};
+use heliostat_core::log::read_plan::ReadRequest;
 use heliostat_core::log::txn_index::AbortedTxn;
 use heliostat_core::records::{BatchHeader, BatchMeta, BatchWalker, WalkLimits};
 use heliostat_core::serve::ServedFacts;
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
 
+use super::super::reading::{RecordsRun, Segments, TimedOffset};
 use super::bell::Bell;
 use super::error::HostedError;
 use super::load;
-use super::read::{RecordsRun, Segments, TimedOffset};
 use super::segment::Segment;
 use super::writer::{Writer, path_of, remove_file, write_file, write_snapshot};
 
@@ -62,7 +63,7 @@ impl State {
 pub struct Look {
     /// Where it stands.
     pub facts: ServedFacts,
-    segments: Segments,
+    segments: Segments<Arc<Segment>>,
 }
 
 impl Look {
@@ -71,13 +72,17 @@ impl Look {
     /// # Errors
     ///
     /// The disk, or bytes that are no batches.
-    pub fn read(&mut self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError> {
+    pub fn read(&self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError> {
         Ok(self.segments.run(request)?)
     }
 
     /// Aborted transactions among the records of `run` from `from` on.
-    pub fn aborted(&self, run: &RecordsRun, from: Offset) -> Vec<AbortedTxn> {
-        self.segments.aborted(from, run.end_bound)
+    ///
+    /// # Errors
+    ///
+    /// The disk.
+    pub fn aborted(&self, run: &RecordsRun, from: Offset) -> io::Result<Vec<AbortedTxn>> {
+        Ok(self.segments.aborted(from, run.end_bound)?.0)
     }
 }
 
@@ -172,7 +177,7 @@ impl Partition {
         let facts = self.facts_of(&state, node);
         // A reader at the end, which most are, costs no list of segments.
         let segments = if from < state.log_end { segments_from(&state, from) } else { &[] };
-        Look { facts, segments: Segments::new(segments) }
+        Look { facts, segments: Segments::new(segments.to_vec()) }
     }
 
     /// The first record at or after `timestamp`.
@@ -184,7 +189,7 @@ impl Partition {
         &self,
         timestamp: TimestampMs,
     ) -> Result<Option<TimedOffset>, HostedError> {
-        let (mut segments, log_start) = self.all_segments();
+        let (segments, log_start) = self.all_segments();
         segments.offset_for_time(timestamp, log_start)
     }
 
@@ -194,13 +199,13 @@ impl Partition {
     ///
     /// The disk, or bytes that are no batches.
     pub fn max_timestamp(&self) -> Result<Option<TimedOffset>, HostedError> {
-        let (mut segments, log_start) = self.all_segments();
+        let (segments, log_start) = self.all_segments();
         segments.max_timestamp(log_start)
     }
 
-    fn all_segments(&self) -> (Segments, Offset) {
+    fn all_segments(&self) -> (Segments<Arc<Segment>>, Offset) {
         let state = self.state();
-        (Segments::new(segments_from(&state, state.log_start)), state.log_start)
+        (Segments::new(segments_from(&state, state.log_start).to_vec()), state.log_start)
     }
 
     /// Appends whole v2 batches as the leader does: offsets follow the log end, the
@@ -423,8 +428,8 @@ impl Partition {
             self.remove_segment(dropped.base())?;
         }
         let Some(last) = state.segments.last().cloned() else { return Ok(end) };
-        let mut view = Segments::new(std::slice::from_ref(&last));
-        if let Some(cut) = locate(last.extent(), to, &mut view)? {
+        let view = Segments::new(vec![Arc::clone(&last)]);
+        if let Some(cut) = view.locate_in_first(to)? {
             let path = path_of(&self.dir, last.base(), SegmentFileKind::Log);
             last.file().set_len(cut.position).map_err(HostedError::file("truncate", &path))?;
         }

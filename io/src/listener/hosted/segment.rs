@@ -3,19 +3,21 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use heliostat_core::log::index::{OffsetEntry, TimeEntry};
 use heliostat_core::log::read_plan::SegmentExtent;
 use heliostat_core::log::txn_index::AbortedTxn;
 use heliostat_core::types::{Offset, TimestampMs};
 
+use super::super::reading::ServedSegment;
+
 /// A segment. Its file only grows while somebody can read it, but for a truncation,
 /// which readers notice by a short read.
 #[derive(Debug)]
 pub struct Segment {
     base: Offset,
-    file: File,
+    file: Arc<File>,
     grown: Mutex<Grown>,
 }
 
@@ -33,7 +35,7 @@ pub(super) struct Grown {
 
 impl Segment {
     pub(super) fn new(base: Offset, file: File, grown: Grown) -> Self {
-        Self { base, file, grown: Mutex::new(grown) }
+        Self { base, file: Arc::new(file), grown: Mutex::new(grown) }
     }
 
     /// Base offset: its name.
@@ -56,16 +58,26 @@ impl Segment {
         self.len() == 0
     }
 
-    pub(super) fn extent(&self) -> SegmentExtent {
-        SegmentExtent { base: self.base, len: self.len() }
-    }
-
     pub(super) fn grown(&self) -> MutexGuard<'_, Grown> {
         self.grown.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Reads as far as the file goes.
-    pub(super) fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+impl ServedSegment for Arc<Segment> {
+    fn extent(&self) -> SegmentExtent {
+        SegmentExtent { base: self.base, len: self.len() }
+    }
+
+    fn file(&self) -> io::Result<Arc<File>> {
+        Ok(Arc::clone(&self.file))
+    }
+
+    fn settled_to(&self) -> u64 {
+        // What is appended goes through the page cache.
+        u64::MAX
+    }
+
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             let at = position.saturating_add(u64::try_from(filled).unwrap_or(u64::MAX));
@@ -77,6 +89,32 @@ impl Segment {
             }
         }
         Ok(filled)
+    }
+
+    fn index_floor(&self, target: Offset) -> io::Result<u64> {
+        Ok(self.grown().index_floor(target))
+    }
+
+    fn indexed_offset_from(&self, position: u64) -> io::Result<Option<Offset>> {
+        Ok(self.grown().indexed_offset_from(position))
+    }
+
+    fn mark(&self, _: Offset, _: u64) {}
+
+    fn may_reach(&self, timestamp: TimestampMs) -> io::Result<bool> {
+        Ok(self.grown().max_time.is_some_and(|max| max.timestamp >= timestamp))
+    }
+
+    fn time_floor(&self, timestamp: TimestampMs) -> io::Result<Option<Offset>> {
+        Ok(self.grown().time_floor(timestamp))
+    }
+
+    fn largest_time(&self) -> io::Result<Option<TimestampMs>> {
+        Ok(self.grown().max_time.map(|max| max.timestamp))
+    }
+
+    fn aborted(&self) -> io::Result<Vec<AbortedTxn>> {
+        Ok(self.grown().aborted.clone())
     }
 }
 
