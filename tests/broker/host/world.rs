@@ -64,6 +64,10 @@ impl Running {
         Self { handle: receiver.recv().unwrap(), thread: Some(thread) }
     }
 
+    pub(crate) fn bootstrap(&self) -> String {
+        self.handle.address().to_string()
+    }
+
     pub(crate) fn admin(&self) -> Admin {
         let address = self.handle.address();
         let at = HostPort { host: Arc::from(address.ip().to_string()), port: address.port() };
