@@ -86,21 +86,7 @@ impl Host {
         };
         let (port, calls) = control_port(limits, Arc::clone(&features));
         let listener = Listener::start_host(listener_config(&config)?, port, Arc::clone(&served))?;
-        let advertised = advertised(&config, listener.address());
-        let registration = BrokerRegistration {
-            node: config.node_id,
-            incarnation: Uuid::new_v4(),
-            epoch: journal.metadata_end().0,
-            end_points: vec![BrokerEndpoint {
-                name: "PLAINTEXT".to_owned(),
-                host: advertised.0,
-                port: advertised.1,
-                security_protocol: 0,
-            }],
-            features: Vec::new(),
-            rack: None,
-            log_dirs: Vec::new(),
-        };
+        let registration = registration(&config, &listener, journal.metadata_end());
         decide(&mut journal, |image| register_broker(image, &registration)).await?;
         // Before anything can be appended: a lost tail is told from what replaces it.
         decide(&mut journal, new_epochs_at_start).await?;
@@ -366,6 +352,29 @@ pub(super) fn resolve(key: &'static str, at: &ListenAddress) -> Result<SocketAdd
     let failed = |reason: String| HostError::Address { key, address: at.to_string(), reason };
     let mut all = (host, at.port).to_socket_addrs().map_err(|error| failed(error.to_string()))?;
     all.next().ok_or_else(|| failed("none is known".to_owned()))
+}
+
+/// How the host registers with itself, as a broker does with its controller.
+fn registration(
+    config: &ServerConfig,
+    listener: &Listener,
+    metadata_end: Offset,
+) -> BrokerRegistration {
+    let (host, port) = advertised(config, listener.address());
+    BrokerRegistration {
+        node: config.node_id,
+        incarnation: Uuid::new_v4(),
+        epoch: metadata_end.0,
+        end_points: vec![BrokerEndpoint {
+            name: "PLAINTEXT".to_owned(),
+            host,
+            port,
+            security_protocol: 0,
+        }],
+        features: Vec::new(),
+        rack: None,
+        log_dirs: Vec::new(),
+    }
 }
 
 /// Host and port as clients reach the listener.
