@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use futures_lite::AsyncWriteExt;
 use glommio::net::TcpStream;
-use heliostat_core::serve::check_request_shape;
+use heliostat_core::serve::{check_request_shape, decode_fetch};
 use kafka_protocol::messages::{
-    ApiKey, DescribeClusterRequest, DescribeConfigsRequest, FetchRequest, ListOffsetsRequest,
-    MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    ApiKey, DescribeClusterRequest, DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest,
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 
@@ -21,8 +21,9 @@ pub(super) async fn serve(service: &Service, mut stream: TcpStream) -> Result<()
     while let Some(frame) = read_frame(&mut stream, length_max).await? {
         let request = read_request(frame)?;
         if request.api() == Some(ApiKey::Fetch) {
-            check(&request)?;
-            let body = decode::<FetchRequest>(&request)?;
+            check(service, &request)?;
+            let body = decode_fetch(request.version, &request.body)
+                .map_err(|error| ConnectionError::Request(error.to_string()))?;
             fetch::serve(service, &mut stream, &request, &body).await?;
         } else {
             let response = answer(service, &request)?;
@@ -33,11 +34,11 @@ pub(super) async fn serve(service: &Service, mut stream: TcpStream) -> Result<()
 }
 
 /// Refuses what is not served, and bodies that claim more than they hold.
-fn check(request: &Request) -> Result<ApiKey, ConnectionError> {
+fn check(service: &Service, request: &Request) -> Result<ApiKey, ConnectionError> {
     let (key, version) = (request.api_key, request.version);
     let served = |api: &ApiKey| {
-        let mut ranges = apis::SERVED.iter();
-        ranges.any(|(known, min, max)| known == api && (*min..=*max).contains(&version))
+        let mut ranges = apis::served(service.config().followers);
+        ranges.any(|(known, min, max)| known == *api && (min..=max).contains(&version))
     };
     let api = request.api().filter(served).ok_or_else(|| {
         ConnectionError::Request(format!("API key {key} v{version} is not served"))
@@ -58,11 +59,11 @@ fn encode(request: &Request, body: &impl Encodable) -> Result<Bytes, ConnectionE
 
 fn answer(service: &Service, request: &Request) -> Result<Bytes, ConnectionError> {
     if request.api() == Some(ApiKey::ApiVersions) {
-        let (version, response) = apis::api_versions(request.version);
+        let (version, response) = apis::api_versions(service, request.version);
         return encode_response(request, version, &response);
     }
     let version = request.version;
-    match check(request)? {
+    match check(service, request)? {
         ApiKey::Metadata => {
             let body = decode::<MetadataRequest>(request)?;
             encode(request, &apis::metadata(service, version, &body))
