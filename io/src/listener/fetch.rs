@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use glommio::net::TcpStream;
 use heliostat_core::log::read_plan::ReadRequest;
+use heliostat_core::mirror::leader_epoch::leader_answer;
 use heliostat_core::serve::{
     CurrentLeader, FetchBudget, FetchParams, FetchRequestFacts, FetchResponseHead,
     FetchResponseLayout, IsolationLevel, NodeEndpoint, PartitionAnswer, PartitionKey, ReadFault,
     ServedFacts, SessionAnswer, TopicKey, WaitDecision, WaitFacts, admit_read, decide_wait,
 };
-use heliostat_core::types::{BrokerId, TopicId};
+use heliostat_core::types::{BrokerId, LeaderEpoch, TopicId};
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::FetchRequest;
 use uuid::Uuid;
@@ -43,7 +44,8 @@ pub(super) async fn serve(
     request: &Request,
     body: &FetchRequest,
 ) -> Result<(), ConnectionError> {
-    let asked = FetchRequestFacts::from_wire(request.version, body);
+    let mut asked = FetchRequestFacts::from_wire(request.version, body);
+    asked.replica = asked.replica.filter(|_| service.config().followers);
     let begun = service.sessions().begin(service.now(), &asked);
     let (context, partitions) = match begun {
         Ok(begun) => begun,
@@ -173,9 +175,14 @@ impl One<'_> {
             TopicKey::Id(id) => id,
             TopicKey::Name(_) => TopicId::NONE,
         };
-        let admitted =
-            admit_read(topic, params, asked.isolation, &facts, |epoch| partition.epoch_end(epoch));
+        let is_follower = asked.replica.is_some();
+        let readable = if is_follower { facts.read_by_follower() } else { facts };
+        let admitted = admit_read(topic, params, asked.isolation, &readable, |epoch| {
+            partition.epoch_end(epoch)
+        });
         let mut answer = standing(key, asked.isolation, &facts);
+        answer.mirror_leader_epoch =
+            leader_answer(is_follower, params.mirror_leader_epoch, look.mirror_epoch());
         let bounds = match admitted {
             Ok(bounds) => bounds,
             Err(ReadFault::Diverging(divergence)) => {
@@ -245,6 +252,7 @@ fn standing(key: &PartitionKey, isolation: IsolationLevel, facts: &ServedFacts) 
         log_start: facts.log_start,
         diverging: None,
         current_leader: None,
+        mirror_leader_epoch: LeaderEpoch::NONE,
         aborted: (isolation == IsolationLevel::ReadCommitted).then(Vec::new),
         records_bytes: 0,
     }

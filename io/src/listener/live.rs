@@ -155,6 +155,11 @@ impl ReadableLook for LiveLook<'_> {
         self.facts
     }
 
+    fn mirror_epoch(&self) -> Option<LeaderEpoch> {
+        // The one host has no followers.
+        None
+    }
+
     fn read(&self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError> {
         if let Some(run) = self.segments.run(request)? {
             return Ok(Some(run));

@@ -69,6 +69,10 @@ pub(super) trait ReadableLook {
     /// Where it stands.
     fn facts(&self) -> ServedFacts;
 
+    /// Latest epoch in the log, [`LeaderEpoch::NONE`] for none; `None` unless followers of a
+    /// mirror are told.
+    fn mirror_epoch(&self) -> Option<LeaderEpoch>;
+
     /// Bytes that answer `request`.
     fn read(&self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError>;
 
@@ -133,6 +137,10 @@ impl ReadablePartition for Partition {
 impl ReadableLook for Look {
     fn facts(&self) -> ServedFacts {
         self.facts
+    }
+
+    fn mirror_epoch(&self) -> Option<LeaderEpoch> {
+        self.mirror_epoch
     }
 
     fn read(&self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError> {
