@@ -36,4 +36,4 @@ mod sync;
 const SOURCE_ANSWERS_WITHIN: std::time::Duration = std::time::Duration::from_secs(15);
 
 pub use error::HostError;
-pub use run::{Host, HostHandle, HostReport};
+pub use run::{Host, HostHandle, HostReport, MirrorStanding};

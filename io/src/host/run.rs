@@ -24,10 +24,10 @@ use super::failover::{Inspected, Marked, Stopping};
 use super::http::Endpoint;
 use super::journal::Journal;
 use super::link::Link;
-use super::snapshot::{self, Phase, Publisher};
+use super::snapshot::{self, Phase, Publisher, Viewer};
 use super::steps::Begun;
 use crate::control::steering::Happening;
-use crate::control::{CancelHandle, CancelWatch, JobError, JobReport, SharedLogDir};
+use crate::control::{CancelHandle, CancelWatch, JobError, JobReport, SharedLogDir, Status};
 use crate::listener::Listener;
 use crate::listener::control::{ControlCall, ControlCalls, FeatureLevels};
 
@@ -49,9 +49,27 @@ pub struct HostHandle {
     pub(super) cancel: CancelHandle,
     pub(super) address: SocketAddr,
     pub(super) metrics: Option<SocketAddr>,
+    pub(super) viewer: Viewer,
+}
+
+/// A mirror of a host at one moment.
+#[derive(Clone, Debug)]
+pub struct MirrorStanding {
+    /// Partitions by state; states without any are left out.
+    pub states: BTreeMap<MirrorState, usize>,
+    /// What its job says; `None` while it has none.
+    pub job: Option<Arc<Status>>,
 }
 
 impl HostHandle {
+    /// How a mirror stands, once the control thread has taken a look for whoever asks; an older
+    /// look if it is silent. `None`: there is no such mirror, or the host is still starting.
+    pub async fn mirror(&self, name: &str) -> Option<MirrorStanding> {
+        let look = self.viewer.look().await;
+        let mirror = look.snapshot.mirrors.iter().find(|mirror| mirror.name == name)?;
+        Some(MirrorStanding { states: mirror.states.clone(), job: mirror.job.clone() })
+    }
+
     /// The first call asks for a clean stop, a second one gives that up.
     pub fn cancel(&self) {
         self.cancel.cancel();
@@ -117,8 +135,8 @@ pub struct Host {
     pub(super) origin: Instant,
     pub(super) shard_errors: Vec<String>,
     pub(super) checkpoint_due: Tick,
-    /// Who is told how it goes, if anybody can ask.
-    pub(super) publisher: Option<Publisher>,
+    /// Tells how it goes, whenever somebody asks.
+    pub(super) publisher: Publisher,
     /// Ends with the host.
     pub(super) endpoint: Option<Endpoint>,
     /// Partitions that have become FAILED, by mirror.

@@ -28,7 +28,7 @@ use super::journal::Journal;
 use super::link::{Link, LinkHost};
 use super::requests::THROTTLED_RATE;
 use super::run::{Host, HostHandle};
-use super::snapshot::{Publisher, view};
+use super::snapshot::{Viewer, view};
 use crate::control::{Ends, LogDir, cancellation, now_ms};
 use crate::listener::control::{ControlLimits, FeatureLevels, control_port};
 use crate::listener::{Listener, ListenerConfig};
@@ -50,7 +50,8 @@ impl Host {
     /// [`HostError`] with the remedy.
     pub async fn start(config: ServerConfig) -> Result<(Self, HostHandle), HostError> {
         // First of all: whoever asks hears that logs are being replayed.
-        let (publisher, endpoint) = serve_http(&config)?;
+        let (publisher, viewer) = view();
+        let endpoint = serve_http(&config, &viewer)?;
         let cluster = config.cluster_id.as_deref();
         let log_dir = LogDir::open_host(&config.log_dir, config.node_id, cluster)?;
         let (mut journal, replayed) = open_journal(&config, &log_dir)?;
@@ -104,7 +105,7 @@ impl Host {
         let (news_sender, news) = mpsc::unbounded_channel();
         let (canceller, cancel) = cancellation();
         let metrics = endpoint.as_ref().map(Endpoint::address);
-        let handle = HostHandle { cancel: canceller, address: listener.address(), metrics };
+        let handle = HostHandle { cancel: canceller, address: listener.address(), metrics, viewer };
         let mut host = Self {
             config,
             log_dir,
@@ -274,12 +275,10 @@ impl Host {
     }
 }
 
-/// The HTTP endpoint, if there is to be one, and who tells it how it goes.
-fn serve_http(config: &ServerConfig) -> Result<(Option<Publisher>, Option<Endpoint>), HostError> {
-    let Some(at) = &config.metrics else { return Ok((None, None)) };
-    let (publisher, viewer) = view();
-    let endpoint = Endpoint::start(resolve("metrics.listener", at)?, viewer)?;
-    Ok((Some(publisher), Some(endpoint)))
+/// The HTTP endpoint, if there is to be one.
+fn serve_http(config: &ServerConfig, viewer: &Viewer) -> Result<Option<Endpoint>, HostError> {
+    let Some(at) = &config.metrics else { return Ok(None) };
+    Endpoint::start(resolve("metrics.listener", at)?, viewer.clone()).map(Some)
 }
 
 fn durable(end: Offset) -> Ends {
