@@ -23,7 +23,7 @@ pub(crate) fn wait_until(due: Instant) {
 
 /// A time on the clock that all processes of this machine share, in nanoseconds.
 pub(crate) fn monotonic_ns(at: Instant) -> u64 {
-    let now = clock_gettime(rustix::time::ClockId::Monotonic);
+    let now = clock_gettime(ClockId::Monotonic);
     let ago = at.elapsed();
     let seconds = Duration::from_secs(u64::try_from(now.tv_sec).unwrap_or(0));
     let now = seconds + Duration::from_nanos(u64::try_from(now.tv_nsec).unwrap_or(0));

@@ -2,16 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use heliostat_core::config::AdminConfig;
-use heliostat_io::admin::{AdminClient, AdminError, MirrorDescription, StartOptions};
+use heliostat_io::admin::{AdminClient, AdminError, MirrorDescription, StartOptions, StopOptions};
 use heliostat_io::source_client::HostPort;
 use tokio::runtime::Runtime;
 
 use crate::error::BenchError;
+use crate::place::pin_thread;
 use crate::process::{cpu_seconds_of, peak_rss, rss};
 use crate::role::{Child, MIRROR, Standing, Up};
 
@@ -59,10 +60,6 @@ impl Source {
     pub(super) fn begin(&mut self) -> Result<u64, BenchError> {
         self.child.say("begin")?;
         self.child.hear()
-    }
-
-    pub(super) fn cpu_seconds(&self) -> f64 {
-        cpu_seconds_of(self.child.id())
     }
 }
 
@@ -123,16 +120,46 @@ impl Host {
         self.asks.block_on(client.create_cluster_mirror(MIRROR, configs)).map_err(asked)
     }
 
-    /// Starts all topics of the source.
-    pub(super) fn start_topics(&self) -> Result<(), BenchError> {
-        let include_patterns = vec!["synthetic-.*".to_owned()];
+    /// Starts these topics, or all of the source for none; what is here already has to be named.
+    pub(super) fn start_topics(&self, topics: &[String]) -> Result<(), BenchError> {
+        let include_patterns = match topics {
+            [] => vec!["synthetic-.*".to_owned()],
+            _ => Vec::new(),
+        };
         let options = StartOptions { include_patterns, ..StartOptions::default() };
         let mut client = client(self.up.address)?;
-        let started = self.asks.block_on(client.start_mirror_topics(MIRROR, &[], options));
+        let started = self.asks.block_on(client.start_mirror_topics(MIRROR, topics, options));
         match started.map_err(asked)?.into_iter().find_map(|topic| topic.refusal) {
             None => Ok(()),
             Some(refusal) => Err(BenchError::Incomplete(format!("{refusal:?}"))),
         }
+    }
+
+    /// Stops topics, as for a failover.
+    pub(super) fn stop_topics(&self, topics: &[String]) -> Result<(), BenchError> {
+        let mut client = client(self.up.address)?;
+        let stopped = client.stop_mirror_topics(MIRROR, topics, StopOptions::default());
+        let stopped = self.asks.block_on(stopped);
+        match stopped.map_err(asked)?.into_iter().find_map(|topic| topic.refusal) {
+            None => Ok(()),
+            Some(refusal) => Err(BenchError::Incomplete(format!("{refusal:?}"))),
+        }
+    }
+
+    /// Gives its shards, and what they start from now on, another processor than the rest has.
+    pub(super) fn pin_shards(&self, cpu: usize) -> Result<(), BenchError> {
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.id()));
+        for task in std::fs::read_dir(&tasks).map_err(BenchError::file(&tasks))? {
+            let task = task.map_err(BenchError::file(&tasks))?.path();
+            let name = std::fs::read_to_string(task.join("comm")).unwrap_or_default();
+            let thread = task.file_name().and_then(|it| it.to_str()?.parse().ok());
+            if name.starts_with("shard-")
+                && let Some(thread) = thread
+            {
+                pin_thread(thread, cpu)?;
+            }
+        }
+        Ok(())
     }
 
     /// Seconds that a description of the mirror took, and what it says.

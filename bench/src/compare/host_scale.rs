@@ -41,6 +41,9 @@ pub(crate) struct HostScaleArgs {
     /// Where the host's log dir is; default: where temporary files are.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// At the end all topics are stopped, as for a failover, and started again.
+    #[arg(long)]
+    failover: bool,
     /// A property of the host, `key=value`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -94,7 +97,10 @@ pub(super) fn run(args: &HostScaleArgs) -> Result<Vec<Bar>, BenchError> {
     let host = again(args, &start, &mut lines, "a clean stop", Limit::AtMost(30.0))?;
     // Dropped: killed.
     drop(host);
-    let host = again(args, &start, &mut lines, "kill -9", Limit::None)?;
+    let mut host = again(args, &start, &mut lines, "kill -9", Limit::None)?;
+    if args.failover {
+        fail_over(args, &mut host, &mut lines)?;
+    }
     lines.figure("clean stop after that, s", host.stop()?);
     drop(source);
     Ok(lines.bars)
@@ -113,17 +119,17 @@ fn begin(
     let created = Instant::now();
     host.create(source)?;
     let started = Instant::now();
-    host.start_topics()?;
+    host.start_topics(&[])?;
     lines.figure("start, answered, s", started.elapsed().as_secs_f64());
     let mirroring = host.until("all MIRRORING", within, |it| it.is_in("MIRRORING") == wanted)?;
     lines.figure("create to all MIRRORING, s", (mirroring - created).as_secs_f64());
     lines.figure("start to all MIRRORING, s", (mirroring - started).as_secs_f64());
     let followed = host.until("all followed", within, |it| is_ready(it, wanted))?;
     let (_, peak) = host.memory();
-    let side = Side { rss_bytes: peak, cpu_seconds: host.cpu_seconds(), ..Side::default() };
+    let side = Side { rss_bytes: peak, ..Side::default() };
     let took = (followed - created).as_secs_f64();
     lines.add("create to all followed and filled, s", Limit::None, took, side);
-    lines.figure("the same, CPU s", side.cpu_seconds);
+    lines.figure("the same, CPU s", host.cpu_seconds());
     lines.figure("the same, CPU s of the control thread", host.look()?.control_cpu_seconds);
     lines.figure("peak resident, MiB", approximate(peak >> 20));
     lines.figure("__cluster_metadata-0, MB", megabytes(dir, "__cluster_metadata-")?);
@@ -180,6 +186,26 @@ fn ask(host: &Host, lines: &mut Lines, when: &str) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// All are stopped, and mirrored again.
+fn fail_over(args: &HostScaleArgs, host: &mut Host, lines: &mut Lines) -> Result<(), BenchError> {
+    let wanted = usize::try_from(args.partitions).unwrap_or(usize::MAX);
+    let within = Duration::from_secs(args.ready_seconds);
+    let (begun, cpu) = (Instant::now(), host.look()?.control_cpu_seconds);
+    let topics: Vec<String> = host.describe()?.1.topics.into_keys().collect();
+    host.stop_topics(&topics)?;
+    let stopped = host.until("all STOPPED", within, |it| it.is_in("STOPPED") == wanted)?;
+    lines.figure("stop of all topics to all STOPPED, s", (stopped - begun).as_secs_f64());
+    let after = host.look()?.control_cpu_seconds;
+    lines.figure("the same, CPU s of the control thread", after - cpu);
+    let begun = Instant::now();
+    host.start_topics(&topics)?;
+    let followed = host.until("all followed", within, |it| is_ready(it, wanted))?;
+    lines.figure("start of all again to all followed, s", (followed - begun).as_secs_f64());
+    let control = host.look()?.control_cpu_seconds - after;
+    lines.figure("the same, CPU s of the control thread", control);
+    Ok(())
+}
+
 /// A start over what is there.
 fn again(
     args: &HostScaleArgs,
@@ -195,13 +221,12 @@ fn again(
     lines.figure(&format!("start after {after}: it listens, s"), begun.elapsed().as_secs_f64());
     let mirroring = host.until("all MIRRORING", within, |it| it.is_in("MIRRORING") == wanted)?;
     let followed = host.until("all followed", within, |it| is_ready(it, wanted))?;
-    let side =
-        Side { rss_bytes: host.memory().1, cpu_seconds: host.cpu_seconds(), ..Side::default() };
+    let (side, cpu) = (Side { rss_bytes: host.memory().1, ..Side::default() }, host.cpu_seconds());
     let (mirroring, followed) =
         ((mirroring - begun).as_secs_f64(), (followed - begun).as_secs_f64());
     lines.figure(&format!("start after {after}: all MIRRORING, s"), mirroring);
     lines.add(&format!("start after {after}: all followed, s"), limit, followed, side);
-    lines.figure(&format!("start after {after}: CPU s"), side.cpu_seconds);
+    lines.figure(&format!("start after {after}: CPU s"), cpu);
     lines.figure(
         &format!("start after {after}: CPU s of the control thread"),
         host.look()?.control_cpu_seconds,

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::HostError;
 use super::align::LookedUp;
 use super::error::with_causes;
-use super::failover::{Inspected, Marked, Stopping};
+use super::failover::{Inspected, LogWorkers, Marked, Stopping};
 use super::http::Endpoint;
 use super::journal::Journal;
 use super::link::Link;
@@ -120,6 +120,7 @@ pub struct Host {
     pub(super) inspected: Vec<Inspected>,
     /// Logs of partitions that are being stopped, and of which nobody has reported.
     pub(super) at_logs: usize,
+    pub(super) log_workers: LogWorkers,
     /// Partitions that were aligned just now: the first cut needs no permission.
     pub(super) aligned: BTreeSet<MirrorKey>,
     /// Mirrors whose job a bug has ended: not started again before the host is.

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::HostError;
+use super::failover::LogWorkers;
 use super::http::Endpoint;
 use super::journal::Journal;
 use super::link::{Link, LinkHost};
@@ -106,6 +107,7 @@ impl Host {
         let (canceller, cancel) = cancellation();
         let metrics = endpoint.as_ref().map(Endpoint::address);
         let handle = HostHandle { cancel: canceller, address: listener.address(), metrics, viewer };
+        let log_workers = LogWorkers::new(&config.log_dir, config.mirror.recovery_threads);
         let mut host = Self {
             config,
             log_dir,
@@ -116,6 +118,7 @@ impl Host {
             to_inspect: Vec::new(),
             inspected: Vec::new(),
             at_logs: 0,
+            log_workers,
             aligned: BTreeSet::new(),
             is_tainted: false,
             broken: BTreeSet::new(),
