@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail that way")]
 
 mod http;
+mod many;
 mod stop;
 mod sync;
 mod workflow;

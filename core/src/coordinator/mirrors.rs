@@ -368,6 +368,28 @@ mod tests {
         assert_eq!(store_all(&mut mirrors, at(1)), [MirrorState::Mirroring; 3]);
     }
 
+    /// A topic may have been stopped in several mirrors, one after another.
+    #[test]
+    fn what_is_outdated_is_so_in_every_mirror_and_for_no_other_partition() {
+        let mut mirrors = Mirrors::new(RetryPolicy::default());
+        let last = Some(LastMirrored { epoch: LeaderEpoch(1), offset: Offset(2) });
+        let of = |mirror: &str, partition| MirrorKey { mirror: mirror.into(), ..key(partition) };
+        for mirror in ["a", "m", "z"] {
+            mirrors.set_last_mirrored(of(mirror, 0), last);
+            mirrors.set_last_mirrored(of(mirror, 2), last);
+        }
+        mirrors.set_last_mirrored(of("b", 1), last);
+        mirrors.set_last_mirrored(of("m", 1), last);
+        mirrors.outdate(&key(1));
+        let gone: Vec<_> = mirrors.outdated.iter().map(|(_, of)| of.clone()).collect();
+        assert_eq!(gone, [of("b", 1), of("m", 1)]);
+        mirrors.outdate(&key(2));
+        let left: Vec<_> = mirrors.last_mirrored.keys().cloned().collect();
+        assert_eq!(left, ["a", "m", "z"].map(|mirror| of(mirror, 0)));
+        mirrors.outdate(&key(2));
+        assert_eq!(mirrors.outdated.len(), 5);
+    }
+
     #[test]
     fn a_failed_one_is_woken_at_its_time_and_a_restart_waits_again() {
         let mut mirrors = Mirrors::new(RetryPolicy::default());
