@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail that way")]
 
+mod figures;
 mod http;
 mod stop;
 mod sync;
