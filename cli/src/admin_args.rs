@@ -23,6 +23,11 @@ pub(crate) struct AdminArgs {
 }
 
 impl AdminArgs {
+    /// Where it begins, as it was typed.
+    pub(crate) fn servers(&self) -> String {
+        self.bootstrap_server.clone().unwrap_or_default()
+    }
+
     /// A client that has not connected yet.
     pub(crate) fn client(&self) -> Result<AdminClient, Failure> {
         let servers = self.bootstrap_server.as_deref().unwrap_or_default();

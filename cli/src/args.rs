@@ -58,6 +58,13 @@ pub(crate) enum Command {
     /// Make, start, stop and look at the mirrors of a host, as kafka-cluster-mirrors.sh does.
     Mirrors(crate::mirrors::MirrorsArgs),
 
+    /// Show mirrors, topics and partitions of a host live: states, lag, MB/s, what binds, retries.
+    ///
+    /// What does not get on comes first. Enter goes into a mirror or a topic, Esc back, s sorts,
+    /// / filters, f leaves what fails, ? explains the rest. Without an answer the last figures
+    /// stay, marked as old.
+    Top(crate::top::TopArgs),
+
     /// Show and alter configs of mirrors, topics and brokers, as kafka-configs.sh does.
     Configs(crate::configs::ConfigsArgs),
 

@@ -19,6 +19,7 @@ mod server;
 mod shards;
 mod source_args;
 mod survey;
+mod top;
 mod verify;
 
 use std::io::{IsTerminal, Write};
@@ -38,6 +39,8 @@ fn main() -> ExitCode {
     let told = match cli.command {
         // Nobody watches a host but its log.
         Command::Server(_) => "info",
+        // Its screen is no place for a log.
+        Command::Top(_) => "off",
         _ => "warn,heliostat_io::control=error",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(told));
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Configs(args) => configs::run(&args),
         Command::Features(args) => features::run(&args),
         Command::Server(args) => server::run(&args),
+        Command::Top(args) => top::run(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

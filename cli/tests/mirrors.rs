@@ -231,6 +231,7 @@ fn description(seen: &Seen) -> DescribeClusterMirrorsResponse {
     let topic = DescribedMirrorTopic {
         topic_name: "orders".into(),
         partitions: (0..2).map(partition).collect(),
+        ..DescribedMirrorTopic::default()
     };
     let mirror = DescribedClusterMirror {
         mirror_name: "west".into(),

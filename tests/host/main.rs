@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail that way")]
 
 mod failback;
+mod figures;
 mod http;
 mod many;
 mod proxy;

@@ -183,6 +183,10 @@ impl Server {
         AdminClient::new(vec![at], AdminConfig::parse(b"").unwrap())
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Waits for its end, at `place`; the last thing that it said.
     #[track_caller]
     fn end(&mut self, place: &str) -> (ExitStatus, String) {

@@ -12,3 +12,4 @@ mod refusals;
 mod signals;
 mod source;
 mod stop;
+mod top;

@@ -246,6 +246,7 @@ mod tests {
                         last_mirror_offset: offset,
                         ..DescribedMirrorPartition::default()
                     }],
+                    ..DescribedMirrorTopic::default()
                 }],
                 ..DescribedClusterMirror::default()
             };

@@ -8,12 +8,14 @@ mod answer;
 mod client;
 mod configs;
 mod error;
+mod figures;
 mod mirrors;
 mod topics;
 
 pub use client::{AdminClient, Cluster, Coordinator, Feature, Features};
 pub use configs::{ConfigEntry, ConfigOp, ConfigResource, ConfigSource, ConfigSynonym};
 pub use error::{AdminError, Refusal};
+pub use figures::FiguresQuery;
 pub use mirrors::{
     DeleteOptions, MirrorDescription, MirrorListing, MirrorPartition, StartOptions, StopOptions,
     TopicOutcome,

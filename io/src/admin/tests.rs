@@ -277,6 +277,7 @@ fn described(name: &str, error_code: i16, partitions: &[i32]) -> DescribedCluste
         topics: vec![DescribedMirrorTopic {
             topic_name: "t".into(),
             partitions: partitions.iter().map(partition).collect(),
+            ..DescribedMirrorTopic::default()
         }],
         source_bootstrap: "a:1".into(),
         ..DescribedClusterMirror::default()
@@ -334,6 +335,43 @@ fn a_mirror_that_every_broker_refuses_is_an_error() {
     let mut client = client(&server.at);
     let error = runtime().block_on(client.describe_cluster_mirrors(&mirrors)).unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode(137)));
+    server.finish();
+}
+
+#[test]
+fn figures_are_asked_for_by_level_and_missed_where_there_are_none() {
+    let with_figures = |mirrors| DescribeClusterMirrorsResponse {
+        mirrors,
+        taken_at_ms: 5,
+        ..DescribeClusterMirrorsResponse::default()
+    };
+    let server = Broker::one(move |peer| {
+        greet(peer);
+        let mut serve_it = |response| serve::<DescribeClusterMirrorsRequest>(peer, &response);
+        let asked = serve_it(with_figures(vec![described("w", 137, &[])]));
+        assert!(asked.include_figures && asked.mirror_names.is_empty());
+        assert_eq!((asked.depth, asked.rows_max), (0, -1));
+        let asked = serve_it(with_figures(vec![described("w", 0, &[])]));
+        assert_eq!((asked.depth, asked.rows_max, asked.contains.as_str()), (1, 9, "x"));
+        assert_eq!(asked.mirror_names, ["w"]);
+        let asked = serve_it(with_figures(vec![described("w", 137, &[])]));
+        assert_eq!((asked.depth, asked.rows_max), (2, 8));
+        assert_eq!((asked.mirror_names, asked.topic_names), (names(&["w"]), names(&["t"])));
+        serve_it(DescribeClusterMirrorsResponse::default());
+    });
+    let topics = FiguresQuery::Topics { mirror: "w".into(), contains: "x".into(), rows_max: 9 };
+    let partitions =
+        FiguresQuery::Partitions { mirror: "w".into(), topic: "t".into(), rows_max: 8 };
+    let mut client = client(&server.at);
+    runtime().block_on(async {
+        client.mirror_figures(&FiguresQuery::Mirrors).await.unwrap();
+        let answer = client.mirror_figures(&topics).await.unwrap();
+        assert_eq!(answer.mirrors[0].mirror_name, "w");
+        let gone = client.mirror_figures(&partitions).await.unwrap_err();
+        assert_eq!(gone.code(), Some(ErrorCode(137)));
+        let none = client.mirror_figures(&FiguresQuery::Mirrors).await.unwrap_err();
+        assert!(none.to_string().contains("says nothing of figures"), "{none}");
+    });
     server.finish();
 }
 

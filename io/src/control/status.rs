@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use heliostat_core::types::{Offset, TopicId, TopicPartition};
 
-use crate::shard::snapshot::ShardSnapshot;
+use crate::shard::snapshot::{ShardSnapshot, ShardTime};
 
 /// Partitions that a snapshot lists, and as many again of those that do not go on.
 pub(super) const PARTITIONS_LISTED_MAX: usize = 2_000;
@@ -245,4 +245,6 @@ pub struct Status {
     pub shards: ShardSnapshot,
     /// Number of shards.
     pub shard_count: usize,
+    /// How busy each of them is, in their order.
+    pub shard_times: Vec<ShardTime>,
 }

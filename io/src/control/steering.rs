@@ -5,6 +5,7 @@
 //! run on the control thread. Neither queue needs a limit of its own: each partition has at most
 //! one order that is not obeyed yet, and tells of each order's outcome once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use heliostat_core::coordinator::LastMirrored;
@@ -57,8 +58,13 @@ pub enum Order {
         /// The partition.
         at: TopicPartition,
     },
-    /// How all partitions stand.
-    Describe(oneshot::Sender<Vec<PartitionStatus>>),
+    /// How partitions stand.
+    Describe {
+        /// Of these topics; empty for all.
+        topics: BTreeSet<String>,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Vec<PartitionStatus>>,
+    },
 }
 
 /// A topic of the mirror.

@@ -288,7 +288,7 @@ impl Host {
 }
 
 /// What a mirror's job lacks, in words.
-fn lacks(name: &str, link: Option<&Link>) -> Option<String> {
+pub(super) fn lacks(name: &str, link: Option<&Link>) -> Option<String> {
     match link {
         Some(link) if link.ending => Some(format!("mirror {name}: its job is being started again")),
         Some(_) => None,

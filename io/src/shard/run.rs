@@ -26,7 +26,7 @@ use heliostat_core::log::disk::{DiskOp, DiskOutcome};
 use heliostat_core::time::Tick;
 
 use super::mailbox::{Received, ShardEnd};
-use super::snapshot::ShardSnapshot;
+use super::snapshot::{ShardSnapshot, ShardTime, thread_cpu_time};
 use crate::disk::{Disk, DiskConfig, DiskOpenError};
 use crate::net::{self, Link, SocketOptions};
 use crate::ring::{EventfdBell, RingError};
@@ -262,6 +262,7 @@ impl Driver {
             let mut shard = self.shard.borrow_mut();
             snapshot.buffers_lent_bytes = shard.buffers_lent_bytes();
             snapshot.partitions = shard.partition_count();
+            snapshot.time = ShardTime { elapsed: self.origin.elapsed(), cpu: thread_cpu_time() };
             snapshot.update(shard.stats_mut());
             self.mailbox.publish(snapshot.clone());
         }

@@ -8,6 +8,15 @@ use heliostat_core::engine::ShardStats;
 /// Longest latency that is told apart, in microseconds: a minute.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
+/// Time of a shard's thread since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardTime {
+    /// By the clock.
+    pub elapsed: Duration,
+    /// Of a processor. What the kernel's workers do for the shard is not in it.
+    pub cpu: Duration,
+}
+
 /// Counters and latencies since the shard's start.
 #[derive(Clone, Debug)]
 pub struct ShardSnapshot {
@@ -21,6 +30,8 @@ pub struct ShardSnapshot {
     pub buffers_lent_bytes: usize,
     /// Partitions owned.
     pub partitions: usize,
+    /// When this was taken, and how busy the thread was until then.
+    pub time: ShardTime,
 }
 
 impl Default for ShardSnapshot {
@@ -36,8 +47,15 @@ impl Default for ShardSnapshot {
             append_latency_us: histogram(),
             buffers_lent_bytes: 0,
             partitions: 0,
+            time: ShardTime::default(),
         }
     }
+}
+
+/// Processor time of the calling thread.
+pub(super) fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 impl ShardSnapshot {
@@ -76,6 +94,8 @@ impl ShardSnapshot {
         sum.broker_throttle_ms += more.broker_throttle_ms;
         self.buffers_lent_bytes += other.buffers_lent_bytes;
         self.partitions += other.partitions;
+        self.time.elapsed += other.time.elapsed;
+        self.time.cpu += other.time.cpu;
         // The bounds are the same, so adding cannot fail.
         let _ = self.fetch_latency_us.add(&other.fetch_latency_us);
         let _ = self.append_latency_us.add(&other.append_latency_us);
@@ -89,6 +109,23 @@ fn record(histogram: &mut Histogram<u64>, took: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_works_takes_processor_time() {
+        let began = thread_cpu_time();
+        let mut work = 0_u64;
+        while thread_cpu_time() < began + Duration::from_millis(2) {
+            work = std::hint::black_box(work.wrapping_mul(31) + 1);
+        }
+        // Another thread's time is not counted here.
+        let before = thread_cpu_time();
+        let other = std::thread::spawn(|| {
+            let began = thread_cpu_time();
+            while thread_cpu_time() < began + Duration::from_millis(50) {}
+        });
+        other.join().unwrap();
+        assert!(thread_cpu_time() < before + Duration::from_millis(50));
+    }
 
     #[test]
     fn snapshots_add_up() {

@@ -402,6 +402,7 @@ impl World {
                 DescribedMirrorTopic {
                     topic_name: topic.name.to_string(),
                     partitions: partitions.collect(),
+                    ..DescribedMirrorTopic::default()
                 }
             });
             response.mirrors.push(DescribedClusterMirror {

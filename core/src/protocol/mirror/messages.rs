@@ -226,6 +226,23 @@ structs! {
         @ 1001
         /// Partitions whose last mirrored position is wanted.
         last_mirror_epoch_lookups: Vec<EpochLookup> = "LastMirrorEpochLookups" or Vec::new(),
+        @ 1002
+        /// Whether figures are wanted: of mirrors, and of what is listed in them.
+        include_figures: bool = "IncludeFigures" or false,
+        @ 1003
+        /// What is listed of a mirror: 0 nothing, 1 topics without partitions, 2 both.
+        depth: i8 = "Depth" or 2,
+        @ 1004
+        /// Topics that are listed, by name; empty for all.
+        topic_names: Vec<String> = "TopicNames" or Vec::new(),
+        @ 1005
+        /// Only topics are listed whose name, or the state or reason of one of whose partitions,
+        /// holds this text, in any case; empty for all.
+        contains: String = "Contains" or String::new(),
+        @ 1006
+        /// Topics of a mirror, and partitions of a topic, that are listed at most: those that do
+        /// not get on before others, then those that lack the most records. -1 for no limit.
+        rows_max: i32 = "RowsMax" or -1,
     }
 
     /// Partitions of a topic to be looked up.
@@ -249,6 +266,10 @@ structs! {
         @ 1000
         /// What was looked up.
         lookup_results: Vec<EpochLookupResult> = "LookupResults" or Vec::new(),
+        @ 1001
+        /// Milliseconds since the start of the host at which the figures of partitions and topics
+        /// were taken; -1 for none.
+        taken_at_ms: i64 = "TakenAtMs" or -1,
     }
 
     /// One mirror.
@@ -270,6 +291,78 @@ structs! {
         @ 1002
         /// Cluster ID of the source; empty for unknown.
         source_cluster_id: String = "SourceClusterId" or String::new(),
+        @ 1003
+        /// Topics of the mirror; -1 unless figures are asked for.
+        topic_count: i32 = "TopicCount" or -1,
+        @ 1004
+        /// Topics that would be listed and are left out by the limit.
+        topics_left_out: i32 = "TopicsLeftOut" or 0,
+        @ 1005
+        /// Sums over its partitions, if asked for.
+        figures: MirrorFigures = "Figures" or MirrorFigures::default(),
+        @ 1006
+        /// Where the time of its connections and shards went, if asked for.
+        time: MirrorTime = "Time" or MirrorTime::default(),
+    }
+
+    /// Sums over partitions.
+    struct MirrorFigures {
+        /// Partitions.
+        partition_count: i32 = "PartitionCount" or 0,
+        /// How many are in which state; states of none are left out.
+        states: Vec<MirrorStateCount> = "States",
+        /// Partitions that have failed, or that do not get on.
+        failing: i32 = "Failing" or 0,
+        /// Failed ones that wait for an operator.
+        given_up: i32 = "GivenUp" or 0,
+        /// Failures since the last success, of all.
+        retry_attempts: i64 = "RetryAttempts" or 0,
+        /// Records of the source that are missing; -1 for unknown.
+        lag: i64 = "Lag" or -1,
+        /// The same in bytes, an estimate; -1 for unknown.
+        lag_bytes: i64 = "LagBytes" or -1,
+        /// Longest time that a partition has lacked something, in milliseconds; -1 for unknown.
+        lag_ms: i64 = "LagMs" or -1,
+        /// Bytes appended since the start of the mirror's job; -1 for unknown.
+        bytes_appended: i64 = "BytesAppended" or -1,
+        /// Why the mirror, or the one that has failed first, does not get on.
+        error_message: Option<String> = "ErrorMessage" or None,
+        /// Since when, in milliseconds since the Unix epoch; -1 for unknown.
+        failing_since_ms: i64 = "FailingSinceMs" or -1,
+    }
+
+    /// Partitions in a state.
+    struct MirrorStateCount {
+        /// Name of the state.
+        state: String = "State",
+        /// How many.
+        partitions: i32 = "Partitions",
+    }
+
+    /// Where time went since the start of a mirror's job, in milliseconds. Of connections it is
+    /// the time of all of them together.
+    struct MirrorTime {
+        /// Since the start of the job; -1 for unknown. [`MirrorFigures::bytes_appended`] is of
+        /// this moment too.
+        elapsed_ms: i64 = "ElapsedMs" or -1,
+        /// Answers of the source were waited for.
+        source_ms: i64 = "SourceMs" or 0,
+        /// Answers were on their way.
+        network_ms: i64 = "NetworkMs" or 0,
+        /// The disk had not taken what came before.
+        disk_ms: i64 = "DiskMs" or 0,
+        /// A throttle did not let fetch.
+        throttle_ms: i64 = "ThrottleMs" or 0,
+        /// Shards, in their order.
+        shards: Vec<MirrorShardTime> = "Shards",
+    }
+
+    /// Time of a shard's thread since its start, in milliseconds.
+    struct MirrorShardTime {
+        /// By the clock.
+        elapsed_ms: i64 = "ElapsedMs",
+        /// Of a processor.
+        cpu_ms: i64 = "CpuMs",
     }
 
     /// A topic of a mirror.
@@ -278,6 +371,12 @@ structs! {
         topic_name: String = "TopicName",
         /// In their order.
         partitions: Vec<DescribedMirrorPartition> = "Partitions",
+        @ 1000
+        /// Partitions that are left out by the limit.
+        partitions_left_out: i32 = "PartitionsLeftOut" or 0,
+        @ 1001
+        /// Sums over its partitions, if asked for.
+        figures: MirrorFigures = "Figures" or MirrorFigures::default(),
     }
 
     /// A partition of a mirror.
@@ -309,6 +408,18 @@ structs! {
         @ 1004
         /// Since when it has not got on, in milliseconds since the Unix epoch; -1 if it does.
         failing_since_ms: i64 = "FailingSinceMs" or -1,
+        @ 1005
+        /// What `Lag` is in bytes, an estimate; -1 for unknown or not asked.
+        lag_bytes: i64 = "LagBytes" or -1,
+        @ 1006
+        /// For how long it has lacked something, in milliseconds; -1 for unknown or not asked.
+        lag_ms: i64 = "LagMs" or -1,
+        @ 1007
+        /// Bytes appended since the start of the mirror's job; -1 for unknown or not asked.
+        bytes_appended: i64 = "BytesAppended" or -1,
+        @ 1008
+        /// Whether it has failed and is not tried again by itself; false if not asked.
+        given_up: bool = "GivenUp" or false,
     }
 
     /// What was looked up of a topic.

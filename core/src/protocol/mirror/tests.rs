@@ -181,6 +181,7 @@ fn mirrors_are_described_and_epochs_looked_up() {
             include_authorized_operations: true,
             cluster_id: Some("c".into()),
             last_mirror_epoch_lookups: vec![EpochLookup { topic_id: id(), partitions: vec![1, 2] }],
+            ..DescribeClusterMirrorsRequest::default()
         },
         &[
             b"\x02\x02w\x01",
@@ -240,6 +241,7 @@ fn mirrors_are_described_and_epochs_looked_up() {
                 topics: vec![DescribedMirrorTopic {
                     topic_name: "t".into(),
                     partitions: vec![partition, failed],
+                    ..DescribedMirrorTopic::default()
                 }],
                 ..DescribedClusterMirror::default()
             }],
@@ -268,6 +270,131 @@ fn mirrors_are_described_and_epochs_looked_up() {
             b"\x01\xe8\x07\x1c\x02",
             ID,
             b"\x02\0\0\0\x01\0\0\0\x06\0\0",
+        ],
+    );
+}
+
+#[test]
+fn figures_are_described() {
+    check(
+        DescribeClusterMirrorsRequest {
+            include_figures: true,
+            depth: 1,
+            topic_names: vec!["t".into()],
+            contains: "x".into(),
+            rows_max: 258,
+            ..DescribeClusterMirrorsRequest::default()
+        },
+        &[
+            b"\x01\0\x05",
+            b"\xea\x07\x01\x01",
+            b"\xeb\x07\x01\x01",
+            b"\xec\x07\x03\x02\x02t",
+            b"\xed\x07\x02\x02x",
+            b"\xee\x07\x04\0\0\x01\x02",
+        ],
+    );
+    check(
+        DescribedMirrorPartition {
+            state: "A".into(),
+            lag_bytes: 1,
+            lag_ms: 2,
+            bytes_appended: 3,
+            given_up: true,
+            ..DescribedMirrorPartition::default()
+        },
+        &[
+            b"\0\0\0\0",
+            NONE,
+            NONE,
+            NONE,
+            b"\x02A\xff\xff\xff\xff\x04",
+            b"\xed\x07\x08\0\0\0\0\0\0\0\x01",
+            b"\xee\x07\x08\0\0\0\0\0\0\0\x02",
+            b"\xef\x07\x08\0\0\0\0\0\0\0\x03",
+            b"\xf0\x07\x01\x01",
+        ],
+    );
+}
+
+/// Sums over partitions, and their bytes.
+fn sums() -> (MirrorFigures, Vec<u8>) {
+    let figures = MirrorFigures {
+        partition_count: 3,
+        states: vec![MirrorStateCount { state: "A".into(), partitions: 2 }],
+        failing: 1,
+        given_up: 2,
+        retry_attempts: 4,
+        lag: 5,
+        lag_bytes: 6,
+        lag_ms: 7,
+        bytes_appended: 8,
+        error_message: Some("x".into()),
+        failing_since_ms: 9,
+    };
+    let figures_bytes = [
+        &b"\0\0\0\x03\x02\x02A\0\0\0\x02\0\0\0\0\x01\0\0\0\x02"[..],
+        b"\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06",
+        b"\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\x02x\0\0\0\0\0\0\0\x09\0",
+    ]
+    .concat();
+    (figures, figures_bytes)
+}
+
+#[test]
+fn sums_of_partitions_are_described() {
+    let (figures, figures_bytes) = sums();
+    check(figures.clone(), &[&figures_bytes]);
+    check(
+        MirrorFigures::default(),
+        &[b"\0\0\0\0\x01", &[0; 16], NONE, NONE, NONE, NONE, b"\0", NONE, b"\0"],
+    );
+    let topic = DescribedMirrorTopic {
+        topic_name: "t".into(),
+        partitions_left_out: 3,
+        figures: figures.clone(),
+        ..DescribedMirrorTopic::default()
+    };
+    let size = [u8::try_from(figures_bytes.len()).unwrap()];
+    check(topic, &[b"\x02t\x01\x02\xe8\x07\x04\0\0\0\x03\xe9\x07", &size, &figures_bytes]);
+    let time = MirrorTime {
+        elapsed_ms: 1,
+        source_ms: 2,
+        network_ms: 3,
+        disk_ms: 4,
+        throttle_ms: 5,
+        shards: vec![MirrorShardTime { elapsed_ms: 6, cpu_ms: 7 }],
+    };
+    let time_bytes = [
+        &b"\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03"[..],
+        b"\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\x02",
+        b"\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\0\0",
+    ]
+    .concat();
+    check(time.clone(), &[&time_bytes]);
+    check(
+        DescribeClusterMirrorsResponse {
+            mirrors: vec![DescribedClusterMirror {
+                mirror_name: "w".into(),
+                topic_count: 2,
+                topics_left_out: 1,
+                figures,
+                time,
+                ..DescribedClusterMirror::default()
+            }],
+            taken_at_ms: 258,
+            ..DescribeClusterMirrorsResponse::default()
+        },
+        &[
+            FINE,
+            b"\x02\0\0\x02w\x80\0\0\0\x01\x04",
+            b"\xeb\x07\x04\0\0\0\x02\xec\x07\x04\0\0\0\x01",
+            b"\xed\x07",
+            &size,
+            &figures_bytes,
+            b"\xee\x07\x3b",
+            &time_bytes,
+            b"\x01\xe9\x07\x08\0\0\0\0\0\0\x01\x02",
         ],
     );
 }

@@ -63,6 +63,7 @@ impl Job {
             events_by_kind: self.events_by_kind.clone(),
             shards,
             shard_count: self.shards.len(),
+            shard_times: self.shards.iter().map(|port| port.snapshot.time).collect(),
         };
         self.published.send_replace(Arc::new(status));
     }

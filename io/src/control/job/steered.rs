@@ -82,11 +82,12 @@ impl Job {
             }
             Order::SetLocalEpoch { at, epoch } => self.set_local_epoch(&at, epoch),
             Order::Release { at } => self.release(&at),
-            Order::Describe(reply) => {
+            Order::Describe { topics, reply } => {
                 let now = self.now();
-                let all = self.copies.values().map(|copy| copy.status(now)).collect();
+                let is_asked = |copy: &&Copy| topics.is_empty() || topics.contains(&*copy.at.topic);
+                let all = self.copies.values().filter(is_asked).map(|copy| copy.status(now));
                 // Whoever asked may have given up.
-                let _ = reply.send(all);
+                let _ = reply.send(all.collect());
             }
         }
     }

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use super::super::run::{Host, News};
 use super::Ready;
+use super::figures::{Listing, Sums, has_figures, millis, put_figures};
 use crate::control::steering::Order;
 use crate::control::{PartitionStatus, now_ms};
 
@@ -35,18 +36,25 @@ pub(super) fn standing<'a>(
     statuses.get(mirror)?.get(&TopicPartition::new(topic, partition))
 }
 
+/// End of the source, exclusive, as far as it is known.
+pub(super) fn source_end(status: &PartitionStatus) -> Offset {
+    status.source_high_watermark.max(status.target.unwrap_or(Offset::NONE))
+}
+
 impl Host {
-    /// Asks the jobs of mirrors how their partitions stand, and goes on with what they say.
+    /// Asks the jobs of mirrors how the partitions of `topics` stand, or all if that is empty,
+    /// and goes on with what they say.
     pub(super) fn gather(
         &mut self,
         mirrors: Vec<String>,
+        topics: &BTreeSet<String>,
         ready: impl FnOnce(Statuses) -> Ready + 'static,
     ) {
         let mut asked = Vec::new();
         for mirror in mirrors {
             if let Some(link) = self.links.get(mirror.as_str()) {
                 let (sender, receiver) = oneshot::channel();
-                link.order(Order::Describe(sender));
+                link.order(Order::Describe { topics: topics.clone(), reply: sender });
                 asked.push((mirror, receiver));
             }
         }
@@ -80,14 +88,28 @@ impl Host {
         statuses: &Statuses,
     ) -> DescribeClusterMirrorsResponse {
         let mirrors = self.described(asked);
+        let mut figures = self.figures(asked, &mirrors);
+        let describe = |mirror: &String| {
+            let described = self.describe_one(mirror, asked, statuses);
+            match figures.remove(mirror) {
+                Some(figures) => figures.put_into(described),
+                None => described,
+            }
+        };
         DescribeClusterMirrorsResponse {
-            mirrors: mirrors.iter().map(|mirror| self.describe_one(mirror, statuses)).collect(),
+            mirrors: mirrors.iter().map(describe).collect(),
             lookup_results: self.look_up_last(asked),
+            taken_at_ms: if asked.include_figures { millis(self.origin.elapsed()) } else { -1 },
             ..DescribeClusterMirrorsResponse::default()
         }
     }
 
-    fn describe_one(&self, mirror: &str, statuses: &Statuses) -> DescribedClusterMirror {
+    fn describe_one(
+        &self,
+        mirror: &str,
+        asked: &DescribeClusterMirrorsRequest,
+        statuses: &Statuses,
+    ) -> DescribedClusterMirror {
         let image = self.image();
         let mirror_name = mirror.to_owned();
         if !image.has_mirror(mirror) {
@@ -101,20 +123,30 @@ impl Host {
         let config =
             |key| image.config(ResourceType::MIRROR, mirror, key).unwrap_or_default().to_owned();
         let name: Arc<str> = Arc::from(mirror);
-        let topics = image.topics_of(mirror).map(|(topic, desired)| {
+        let listing = Listing::new(asked);
+        let topics = image.topics_of(mirror).filter(|(topic, _)| listing.is_asked(&topic.name));
+        let topics = topics.map(|(topic, desired)| {
+            let mut sums = Sums::default();
             let partitions = (0..topic.partition_count()).map(|partition| {
                 let key = MirrorKey { mirror: Arc::clone(&name), topic: topic.id, partition };
                 let status = standing(statuses, mirror, &topic.name, partition);
-                self.describe_partition(&key, desired, status)
+                if asked.include_figures {
+                    self.add_partition(&mut sums, &key, status);
+                }
+                self.describe_partition(&key, desired, status, asked.include_figures)
             });
             DescribedMirrorTopic {
                 topic_name: topic.name.to_string(),
                 partitions: partitions.collect(),
+                figures: sums.finish(),
+                ..DescribedMirrorTopic::default()
             }
         });
+        let (topics, topics_left_out) = listing.list(topics);
         DescribedClusterMirror {
             mirror_name,
-            topics: topics.collect(),
+            topics,
+            topics_left_out,
             source_bootstrap: config("bootstrap.servers"),
             source_cluster_id: config(MIRROR_SOURCE_CLUSTER_ID),
             ..DescribedClusterMirror::default()
@@ -126,6 +158,7 @@ impl Host {
         key: &MirrorKey,
         desired: DesiredState,
         status: Option<&PartitionStatus>,
+        with_figures: bool,
     ) -> DescribedMirrorPartition {
         let known = self.mirrors.get(key);
         let state = known.map_or(MirrorState::Unknown, |it| it.state());
@@ -148,7 +181,7 @@ impl Host {
             }
         }
         if let Some(status) = status.filter(|_| state == MirrorState::Mirroring) {
-            let source = status.source_high_watermark.max(status.target.unwrap_or(Offset::NONE));
+            let source = source_end(status);
             described.source_offset = source.0;
             described.destination_offset = status.log_end.0;
             if source.0 >= 0 {
@@ -159,6 +192,10 @@ impl Host {
                 described.failing_since_ms = now_ms().saturating_sub(since);
                 described.error_message = Some(why.to_string());
             }
+        }
+        described.given_up = with_figures && known.is_some_and(|it| self.is_given_up(it.stored()));
+        if let Some(status) = status.filter(|_| with_figures && has_figures(state)) {
+            put_figures(&mut described, status);
         }
         described
     }

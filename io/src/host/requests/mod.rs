@@ -7,6 +7,7 @@ mod cluster;
 mod configs;
 mod create;
 mod describe;
+mod figures;
 mod lifecycle;
 mod start;
 mod states;
@@ -14,6 +15,7 @@ mod states;
 pub(super) use configs::THROTTLED_RATE;
 pub(super) use describe::Statuses;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use heliostat_core::metadata::controller::{
@@ -78,7 +80,9 @@ impl Host {
             }
             Asked::StopMirrorTopics(asked) if asked.validate_only => {
                 let mirrors = vec![asked.mirror_name.clone()];
-                self.gather(mirrors, |statuses| Ready::Stop(asked, reply, statuses));
+                self.gather(mirrors, &BTreeSet::new(), |statuses| {
+                    Ready::Stop(asked, reply, statuses)
+                });
                 return Ok(());
             }
             Asked::StopMirrorTopics(asked) => {
@@ -95,7 +99,9 @@ impl Host {
             }
             Asked::DeleteClusterMirror(asked) if asked.validate_only => {
                 let mirrors = vec![asked.mirror_name.clone()];
-                self.gather(mirrors, |statuses| Ready::Delete(asked, reply, statuses));
+                self.gather(mirrors, &BTreeSet::new(), |statuses| {
+                    Ready::Delete(asked, reply, statuses)
+                });
                 return Ok(());
             }
             Asked::DeleteClusterMirror(asked) => {
@@ -103,8 +109,10 @@ impl Host {
             }
             Asked::ListClusterMirrors(asked) => Answer::ListClusterMirrors(self.list(&asked)),
             Asked::DescribeClusterMirrors(asked) => {
-                let mirrors = self.described(&asked);
-                self.gather(mirrors, |statuses| Ready::Describe(asked, reply, statuses));
+                // Without partitions, what jobs publish is enough.
+                let mirrors = if asked.depth == 0 { Vec::new() } else { self.described(&asked) };
+                let topics = asked.topic_names.iter().cloned().collect();
+                self.gather(mirrors, &topics, |statuses| Ready::Describe(asked, reply, statuses));
                 return Ok(());
             }
             Asked::ReadMirrorStates(asked) => Answer::ReadMirrorStates(self.read_states(asked)),
