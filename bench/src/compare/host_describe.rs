@@ -93,6 +93,9 @@ struct Round {
     control_percent: f64,
 }
 
+/// A figure of a round.
+type Of<T> = fn(&Round) -> T;
+
 pub(super) fn run(args: &HostDescribeArgs) -> Result<Vec<Bar>, BenchError> {
     let place = Place::new(args.dir.as_deref())?;
     let dir = place.named("host");
@@ -114,7 +117,8 @@ pub(super) fn run(args: &HostDescribeArgs) -> Result<Vec<Bar>, BenchError> {
     host.pin_shards(SINK_CPU)?;
     let begun_ns = source.begin()?;
     let now = Instant::now();
-    let begun = now - Duration::from_nanos(monotonic_ns(now).saturating_sub(begun_ns));
+    let ago = Duration::from_nanos(monotonic_ns(now).saturating_sub(begun_ns));
+    let begun = now.checked_sub(ago).unwrap_or(now);
     let watch = Watch::start(&dir, args.active);
     std::thread::sleep(WARM_UP);
     let (mut rounds, mut windows) = (Vec::new(), Vec::new());
@@ -308,8 +312,7 @@ fn bars(args: &HostDescribeArgs, rounds: &[(bool, Round)]) -> Vec<Bar> {
     };
     let none = (&[Side::default()][..], &[][..]);
     let mut bars = Vec::new();
-    type Pick = fn(&Round) -> Quantiles;
-    let latencies: [(&str, Pick); 3] = [
+    let latencies: [(&str, Of<Quantiles>); 3] = [
         ("received to appended", |it| it.appended),
         ("at the source to in the copy", |it| it.copied),
         ("fetch to first byte", |it| it.fetched),
@@ -331,15 +334,16 @@ fn bars(args: &HostDescribeArgs, rounds: &[(bool, Round)]) -> Vec<Bar> {
             bars.push(bar.with("asked_us", asked).with("silent_us", silent));
         }
     }
-    for (what, asked, figure) in [
-        ("calls a second", true, (|it: &Round| it.calls) as fn(&Round) -> f64),
+    let others: [(&str, bool, Of<f64>); 7] = [
+        ("calls a second", true, |it| it.calls),
         ("a call, p50, ms", true, |it| it.call_us[0] / 1e3),
         ("a call, p99, ms", true, |it| it.call_us[1] / 1e3),
         ("MB/s, asked", true, |it| it.megabytes_per_second),
         ("MB/s, silent", false, |it| it.megabytes_per_second),
         ("control thread, % of a core, asked", true, |it| it.control_percent),
         ("control thread, % of a core, silent", false, |it| it.control_percent),
-    ] {
+    ];
+    for (what, asked, figure) in others {
         let values = of(asked, &figure);
         let what = format!("{what} ({} partitions)", args.partitions);
         bars.push(Bar::new(BAR, what, Limit::None, none, |_, _| median(values)));

@@ -116,9 +116,10 @@ impl SyntheticLog {
     /// Batches of `partition` among the first `births`, which come to partitions in turn.
     pub(crate) fn batches(&self, partition: u64, births: u64) -> u64 {
         let turns = self.taking_turns();
-        let came = match turns > partition {
-            true => births / turns + u64::from(births % turns > partition),
-            false => 0,
+        let came = if turns > partition {
+            births / turns + u64::from(births % turns > partition)
+        } else {
+            0
         };
         match self.offered {
             Offered::Later { stored, .. } => stored + came,

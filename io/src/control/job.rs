@@ -89,7 +89,7 @@ pub struct JobConfig {
     pub shards: usize,
     /// Goes on after everything that the source had at the start is copied.
     pub follow: bool,
-    /// Longest time for a clean stop.
+    /// Longest time of a clean stop in which no log is closed.
     pub stop_within: Duration,
 }
 
@@ -300,6 +300,8 @@ pub struct Job {
     publication: Published,
     /// Of [`Copies::changes`], when the checkpoints' offsets were last taken over.
     noted_changes: u64,
+    /// Logs that shards and openers have given back.
+    accounted_for: u64,
     failure: Option<JobError>,
 }
 
@@ -446,6 +448,7 @@ impl Job {
             published,
             publication: Published::default(),
             noted_changes: 0,
+            accounted_for: 0,
             failure: None,
             config,
         };

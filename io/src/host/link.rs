@@ -20,7 +20,7 @@ use crate::control::{
 };
 use crate::source_client::HostPort;
 
-/// Longest time for the clean stop of one mirror.
+/// Longest time of a mirror's clean stop in which no log is closed.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
 /// Mirrors that share open files and room at least: more may come.
 const FLEETS_MIN: usize = 4;

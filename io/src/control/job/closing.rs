@@ -53,11 +53,18 @@ impl Job {
         Ok(JobReport { ended, clean, status: Arc::clone(&self.published.borrow()) })
     }
 
-    /// Waits until every shard has given everything back and no log is being opened. `false`: given up.
+    /// Waits until every shard has given everything back and no log is being opened. `false`:
+    /// given up, for nothing has come for too long. Whoever has very many logs closes them one
+    /// after another, and needs less time than a recovery of all of them.
     async fn drain(&mut self) -> bool {
-        let deadline = Instant::now() + self.config.stop_within;
+        let mut before = self.accounted_for;
+        let mut deadline = Instant::now() + self.config.stop_within;
         loop {
             self.flush_outboxes();
+            let given = self.accounted_for;
+            if given != before {
+                (before, deadline) = (given, Instant::now() + self.config.stop_within);
+            }
             if self.failure.is_some() || self.cancel.now() == Cancel::Abort {
                 return false;
             }

@@ -141,6 +141,7 @@ impl Job {
         let mut next = Some(first);
         while let Some(Opened { key, at, outcome }) = next {
             next = self.openers.try_next();
+            self.accounted_for += 1;
             match outcome {
                 Ok((log, report)) => {
                     if let Some(text) = recovered_text(&report) {

@@ -77,6 +77,7 @@ impl Job {
 
     fn take_back(&mut self, key: PartitionKey, log: &PartitionLog, reason: &ReturnReason) {
         let now = self.now();
+        self.accounted_for += 1;
         let Some(copy) = self.copies.get_mut(key) else { return };
         copy.ends = CopyEnds { log_start: log.log_start_offset(), log_end: log.log_end_offset() };
         copy.recovery_point = log.recovery_point();

@@ -1,7 +1,9 @@
 //! Jobs over a temporary log dir, a scripted source and scripted shards.
 
 mod fake;
+mod losses;
 mod steered;
+mod stops;
 
 use std::future::Future;
 use std::path::Path;
