@@ -37,6 +37,8 @@ fn probes_and_metrics_follow_a_mirror() {
     let host = start(dir.path(), &[]);
     let mut client = host.client();
     run(async {
+        // It listens before it has taken its first look at itself.
+        while host.page("/health").await.1 == "starting\n" {}
         assert_eq!(host.page("/health").await, (200, "ok\n".to_owned()));
         assert_eq!(host.page("/ready").await, (200, "ready\n".to_owned()));
         mirror_all(&mut client, &source, "gone,stays").await;

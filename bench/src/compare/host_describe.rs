@@ -120,7 +120,7 @@ pub(super) fn run(args: &HostDescribeArgs) -> Result<Vec<Bar>, BenchError> {
     let ago = Duration::from_nanos(monotonic_ns(now).saturating_sub(begun_ns));
     let begun = now.checked_sub(ago).unwrap_or(now);
     let watch = Watch::start(&dir, args.active);
-    std::thread::sleep(WARM_UP);
+    wait_until(Instant::now() + WARM_UP);
     let (mut rounds, mut windows) = (Vec::new(), Vec::new());
     host.look()?;
     for number in 0..args.rounds * 2 {
@@ -153,9 +153,9 @@ fn play(
 ) -> Result<(Round, (Instant, Instant)), BenchError> {
     let callers = is_asked.then(|| Callers::start(args, host));
     // What connecting costs belongs to no round.
-    std::thread::sleep(Duration::from_secs(1));
+    wait_until(Instant::now() + Duration::from_secs(1));
     let (before, begun) = (host.look()?, Instant::now());
-    std::thread::sleep(Duration::from_secs(args.seconds.into()));
+    wait_until(Instant::now() + Duration::from_secs(args.seconds.into()));
     let (after, ended) = (host.look()?, Instant::now());
     let seconds = (ended - begun).as_secs_f64();
     let control = after.control_cpu_seconds - before.control_cpu_seconds;

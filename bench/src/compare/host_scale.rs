@@ -8,6 +8,7 @@ use heliostat_io::admin::MirrorDescription;
 
 use super::host::{Held, Host, Source};
 use crate::bar::{Bar, Limit};
+use crate::clock::wait_until;
 use crate::error::BenchError;
 use crate::host::load;
 use crate::place::{Place, SINK_CPU, SOURCE_CPU};
@@ -145,14 +146,14 @@ fn work(
     lines: &mut Lines,
 ) -> Result<Host, BenchError> {
     // What is still to be done about the last ones: syncs, checkpoints.
-    std::thread::sleep(Duration::from_secs(args.seconds));
+    wait_until(Instant::now() + Duration::from_secs(args.seconds));
     let (percent, control, _) = busy(args, &mut host)?;
     lines.figure("at rest: resident, MiB", approximate(host.memory().0 >> 20));
     lines.figure("at rest: % of a core", percent);
     lines.figure("at rest: % of a core, control thread", control);
     ask(&host, lines, "at rest")?;
     source.begin()?;
-    std::thread::sleep(Duration::from_secs(5));
+    wait_until(Instant::now() + Duration::from_secs(5));
     let (percent, control, standing) = busy(args, &mut host)?;
     let rate = approximate(standing.bytes_appended) / 1e6 / approximate(args.seconds);
     lines.figure("at work: MB/s", rate);
@@ -166,7 +167,7 @@ fn work(
 /// Processor time of the whole host and of its control thread in percent, and how it stands.
 fn busy(args: &HostScaleArgs, host: &mut Host) -> Result<(f64, f64, Standing), BenchError> {
     let (before, cpu, begun) = (host.look()?, host.cpu_seconds(), Instant::now());
-    std::thread::sleep(Duration::from_secs(args.seconds));
+    wait_until(Instant::now() + Duration::from_secs(args.seconds));
     let (after, cpu) = (host.look()?, host.cpu_seconds() - cpu);
     let share = |seconds: f64| 100.0 * seconds / begun.elapsed().as_secs_f64();
     let control = after.control_cpu_seconds - before.control_cpu_seconds;
