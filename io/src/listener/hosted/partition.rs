@@ -13,7 +13,7 @@ use heliostat_core::records::{BatchHeader, BatchMeta, BatchWalker, WalkLimits};
 use heliostat_core::serve::ServedFacts;
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
 
-use super::super::reading::{RecordsRun, Segments, TimedOffset};
+use super::super::reading::{Found, RecordsRun, Segments, TimedOffset};
 use super::bell::Bell;
 use super::error::HostedError;
 use super::load;
@@ -73,7 +73,10 @@ impl Look {
     ///
     /// The disk, or bytes that are no batches.
     pub fn read(&self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError> {
-        Ok(self.segments.run(request)?)
+        Ok(match self.segments.run(request)? {
+            Found::Run(run) => Some(run),
+            Found::Nothing | Found::Beyond => None,
+        })
     }
 
     /// Aborted transactions among the records of `run` from `from` on.
