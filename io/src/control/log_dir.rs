@@ -550,7 +550,7 @@ impl LogDir {
     /// Takes over the offsets of a log that was opened. If this says so, [`Self::settle`] must
     /// have succeeded before it is appended to.
     #[must_use]
-    pub(super) fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) -> bool {
+    pub(crate) fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) -> bool {
         self.unvouched.remove(&partition.to_string());
         let before = self.known(partition);
         let high_watermark = before.high_watermark.max(Offset::ZERO);
@@ -574,7 +574,7 @@ impl LogDir {
     ///
     /// # Errors
     /// As [`Self::write_checkpoints`].
-    pub(super) fn settle(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn settle(&mut self) -> Result<(), StoreError> {
         if self.owes_checkpoints { self.write_checkpoints() } else { Ok(()) }
     }
 
