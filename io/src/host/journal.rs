@@ -196,3 +196,135 @@ fn serve(served: &ServedLogs, image: &MetadataImage, records: &[MetadataRecord])
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use heliostat_core::coordinator::{LastMirrored, MirrorKey};
+    use heliostat_core::metadata::log::MetadataLogLimits;
+    use heliostat_core::records::{BatchWalker, DecodedBatch, WalkLimits};
+    use heliostat_core::types::{BrokerId, TopicId};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn key(number: usize) -> MirrorKey {
+        let topic = TopicId(Uuid::from_u128(1));
+        MirrorKey { mirror: Arc::from("m"), topic, partition: i32::try_from(number).unwrap() }
+    }
+
+    fn records(round: i64) -> Vec<StateRecord> {
+        let last = LastMirrored { epoch: LeaderEpoch(1), offset: Offset(round) };
+        (0..3).map(|number| StateRecord::LastMirrored(key(number), Some(last))).collect()
+    }
+
+    /// Everything of the log in its files, if they were the right ones until all was read.
+    fn read(served: &ServedLogs) -> Option<Vec<StateRecord>> {
+        read_of(served, 0)
+    }
+
+    fn read_of(served: &ServedLogs, partition: i32) -> Option<Vec<StateRecord>> {
+        let readers = served.log(MIRROR_STATE_TOPIC, partition).unwrap();
+        let look = readers.look(Offset::ZERO).ok()?;
+        let mut all = Vec::new();
+        for extent in look.segments {
+            let segment = served.files().segment(served.dir(), &readers, extent.base, look.files);
+            let mut bytes = vec![0; usize::try_from(extent.len).unwrap()];
+            let read = segment.and_then(|segment| segment.read_at(0, &mut bytes));
+            if readers.files() != look.files {
+                return None;
+            }
+            assert_eq!(read.unwrap(), bytes.len());
+            all.extend(decode(&bytes));
+        }
+        Some(all)
+    }
+
+    fn decode(bytes: &[u8]) -> Vec<StateRecord> {
+        let limits = WalkLimits { batch_bytes_max: u32::MAX, check_crcs: true };
+        let (mut walker, mut rest, mut all) = (BatchWalker::new(limits), bytes, Vec::new());
+        while !rest.is_empty() {
+            let (used, meta) = walker.feed(rest).unwrap();
+            let batch = DecodedBatch::decode(&meta.unwrap(), &rest[..used], 1 << 20).unwrap();
+            for record in batch.records() {
+                let record = record.unwrap();
+                all.push(StateRecord::decode(record.key.unwrap(), record.value).unwrap());
+            }
+            rest = &rest[used..];
+        }
+        all
+    }
+
+    fn open(dir: &Path, partitions: u16, compact_bytes_min: u64) -> (Journal, Arc<ServedLogs>) {
+        let served = Arc::new(ServedLogs::new(dir));
+        let (name, topic) = (Arc::from(MIRROR_STATE_TOPIC), TopicId(Uuid::from_u128(2)));
+        for partition in 0..i32::from(partitions) {
+            served.set(&name, topic, partition, LeaderEpoch(0));
+        }
+        let metadata = MetadataLogOptions {
+            node: BrokerId(7),
+            now: TimestampMs(1),
+            recovery_point: Offset::ZERO,
+            limits: MetadataLogLimits::default(),
+        };
+        let states = StateLogOptions { partitions, compact_bytes_min, ..Default::default() };
+        let opened = Journal::open(dir, &metadata, states, Arc::clone(&served));
+        (opened.unwrap().0, served)
+    }
+
+    /// All partitions that are due are compacted, also those that were not written to.
+    #[test]
+    fn a_log_that_is_compacted_and_has_not_grown_is_shown_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let last = |round| Some(LastMirrored { epoch: LeaderEpoch(1), offset: Offset(round) });
+        let record = |number, round| StateRecord::LastMirrored(key(number), last(round));
+        let (mut journal, _) = open(dir.path(), 2, 1 << 30);
+        for round in 0..40 {
+            let all = (0..12).map(|number| record(number, round)).collect();
+            runtime.block_on(journal.store(all)).unwrap();
+        }
+        drop(journal);
+        let (mut journal, served) = open(dir.path(), 2, 2_000);
+        let before = [0, 1].map(|partition| read_of(&served, partition).unwrap().len());
+        assert!(before.iter().all(|count| *count >= 40), "{before:?}");
+        runtime.block_on(journal.store(vec![record(0, 99)])).unwrap();
+        let after = [0, 1].map(|partition| read_of(&served, partition).unwrap().len());
+        assert!(after.iter().all(|count| (1..=13).contains(count)), "{after:?}");
+    }
+
+    /// Files that a compaction replaces are never taken for those that it leaves, nor the other
+    /// way round.
+    #[test]
+    fn states_are_read_while_they_are_compacted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, served) = open(dir.path(), 1, 2_000);
+        let rounds = 300;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let served = &*served;
+            let reader = scope.spawn(|| {
+                let mut times = 0;
+                while !is_over.load(Ordering::SeqCst) {
+                    times += usize::from(read(served).is_some());
+                }
+                times
+            });
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                for round in 0..rounds {
+                    journal.store(records(round)).await.unwrap();
+                    // Whoever looks finds what was stored last.
+                    let all = read(served).unwrap();
+                    let newest = &all[all.len().saturating_sub(3)..];
+                    assert_eq!(newest, records(round));
+                }
+            });
+            is_over.store(true, Ordering::SeqCst);
+            assert!(reader.join().unwrap() > 0);
+        });
+        let look = served.log(MIRROR_STATE_TOPIC, 0).unwrap().look(Offset::ZERO).unwrap();
+        assert!(look.files > 5, "compacted {} times", look.files);
+    }
+}

@@ -345,3 +345,6 @@ impl SegmentRead for One<'_, '_> {
         self.0.read_at(position, into)
     }
 }
+
+#[cfg(test)]
+mod tests;

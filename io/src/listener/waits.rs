@@ -96,3 +96,83 @@ impl Drop for Wait<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+
+    use heliostat_core::log::shown::ShownLog;
+    use heliostat_core::types::{LeaderEpoch, TopicId};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::served::{ServedLog, ServedLogs};
+
+    fn is_ready(future: impl Future) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        std::pin::pin!(future).as_mut().poll(&mut context).is_ready()
+    }
+
+    fn logs(count: i32) -> (ServedLogs, Vec<Arc<ServedLog>>) {
+        let logs = ServedLogs::new(Path::new(""));
+        let (name, id) = (Arc::from("t"), TopicId(Uuid::from_u128(1)));
+        (0..count).for_each(|partition| logs.set(&name, id, partition, LeaderEpoch(3)));
+        let all: Vec<_> = (0..count).map(|partition| logs.log("t", partition).unwrap()).collect();
+        all.iter().for_each(|log| log.show_at_rest(ShownLog::default()));
+        (logs, all)
+    }
+
+    fn begin<'a>(waits: &'a Waits, of: &[&ServedLog]) -> Wait<'a> {
+        let wait = waits.begin(of.iter().map(|log| log.id()).collect());
+        of.iter().for_each(|log| log.ask(waits.thread()));
+        wait
+    }
+
+    /// A wait ends with a change of what it waits for, whatever that is, and with no other.
+    #[test]
+    fn only_who_waits_for_a_log_is_woken_by_it() {
+        let (logs, all) = logs(3);
+        let waits = Waits::new(Some(logs.wake_end(0)));
+        let (a, b) = (begin(&waits, &[&all[0], &all[2]]), begin(&waits, &[&all[1]]));
+        let also_a = begin(&waits, &[&all[0]]);
+        let over = |wait: &Wait<'_>| is_ready(wait.over());
+        let pass_on = || assert!(!is_ready(waits.pass_on()));
+        pass_on();
+        assert!(!over(&a) && !over(&b) && !over(&also_a));
+        all[1].show_at_rest(ShownLog::default());
+        pass_on();
+        assert!(!over(&a) && over(&b) && !over(&also_a));
+        drop(b);
+        all[0].hide();
+        pass_on();
+        assert!(over(&a) && over(&also_a));
+        drop((a, also_a));
+        // A newer epoch, and the end of the topic; what nobody waits for rings nobody.
+        for end in [0, 1] {
+            let wait = begin(&waits, &[&all[2]]);
+            if end == 0 {
+                logs.set(&Arc::from("t"), TopicId(Uuid::from_u128(1)), 2, LeaderEpoch(4));
+            } else {
+                logs.remove(TopicId(Uuid::from_u128(1)));
+            }
+            pass_on();
+            assert!(over(&wait));
+        }
+        assert!(waits.by_log.borrow().is_empty());
+    }
+
+    /// More logs change at once than the queue holds.
+    #[test]
+    fn no_wait_is_forgotten_when_very_many_logs_change() {
+        let count = 5_000;
+        let (logs, all) = logs(count);
+        let waits = Waits::new(Some(logs.wake_end(0)));
+        let waiting: Vec<_> = all.iter().map(|log| begin(&waits, &[log])).collect();
+        all.iter().for_each(|log| log.show_at_rest(ShownLog::default()));
+        assert!(!is_ready(waits.pass_on()));
+        assert!(waiting.iter().all(|wait| is_ready(wait.over())));
+    }
+}
