@@ -63,7 +63,9 @@ impl Service {
             return Watch { service: self, seen, wait: None };
         }
         let wait = self.thread.waits.begin(numbers);
-        partitions.iter().for_each(|it| it.ask(self.thread.waits.thread()));
+        for partition in partitions {
+            partition.ask(self.thread.waits.thread());
+        }
         Watch { service: self, seen, wait: Some(wait) }
     }
 }

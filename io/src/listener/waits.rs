@@ -52,7 +52,9 @@ impl Waits {
                 Changed::Logs(ids) => ids.iter().for_each(|id| self.wake(*id)),
                 Changed::Any => {
                     let all: Vec<u64> = self.by_log.borrow().keys().copied().collect();
-                    all.into_iter().for_each(|id| self.wake(id));
+                    for id in all {
+                        self.wake(id);
+                    }
                 }
             }
         }
@@ -60,7 +62,9 @@ impl Waits {
 
     fn wake(&self, log: u64) {
         let woken = self.by_log.borrow_mut().remove(&log).unwrap_or_default();
-        woken.iter().for_each(|waiter| waiter.rung.bump());
+        for waiter in woken {
+            waiter.rung.bump();
+        }
     }
 }
 

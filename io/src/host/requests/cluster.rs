@@ -158,7 +158,9 @@ impl Host {
             create_topics(self.image(), &topics, defaults, &mut || TopicId(Uuid::new_v4()));
         if !asked.validate_only {
             self.journal.decide(decision.records).await?;
-            topics.iter().for_each(|topic| self.show_made(&topic.name));
+            for topic in &topics {
+                self.show_made(&topic.name);
+            }
         }
         let result = |named: heliostat_core::metadata::controller::Named<_>| {
             let mut out = CreatedTopic { name: named.name, ..CreatedTopic::default() };
