@@ -114,7 +114,9 @@ fn waiters_are_woken_by_records_epochs_deletion_and_the_stop() {
     let waiting = wait(1, epoch);
     bump(&host, id, epoch + 3);
     let (mut fenced, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|it| it.0 == 0);
-    fenced.iter_mut().for_each(|it| assert_eq!(it.1.fetched(13).error_code, FENCED));
+    for (_, reader) in &mut fenced {
+        assert_eq!(reader.fetched(13).error_code, FENCED);
+    }
     // A topic that goes takes those along that still wait.
     delete(&host, "t");
     for (_, mut reader) in others {

@@ -187,7 +187,7 @@ fn roam(address: SocketAddr, truth: &Truth, seed: u64, committed: bool) {
         let (end, _) = reader.list_offset("t", -1).unwrap();
         let from = i64::try_from(chance.below(usize::try_from(end).unwrap() + 1)).unwrap();
         let max_bytes = i32::try_from(1 + chance.below(400_000)).unwrap();
-        let asked = Ask { committed, max_bytes, ..ask(from) };
+        let asked = Ask { max_bytes, committed, ..ask(from) };
         let got = reader.fetch(12, Named::Name("t"), 0, asked);
         match got.error_code {
             0 => {

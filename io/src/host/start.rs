@@ -139,13 +139,18 @@ impl Host {
             host.start_link(&mirror);
             host.watch_topics(&mirror);
         }
-        let topics: Vec<Arc<str>> =
-            host.image().topics().map(|topic| Arc::clone(&topic.name)).collect();
-        host.show_resting().await;
-        for topic in topics {
-            host.want(&topic);
-        }
+        host.begin().await;
         Ok((host, handle))
+    }
+
+    /// Shows what rests, then tells every partition what is wanted of it.
+    async fn begin(&mut self) {
+        let topics: Vec<Arc<str>> =
+            self.image().topics().map(|topic| Arc::clone(&topic.name)).collect();
+        self.show_resting().await;
+        for topic in topics {
+            self.want(&topic);
+        }
     }
 
     /// Partitions that were writable until a wish that has not begun to come true have to have a

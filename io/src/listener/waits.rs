@@ -121,13 +121,17 @@ mod tests {
         let (name, id) = (Arc::from("t"), TopicId(Uuid::from_u128(1)));
         (0..count).for_each(|partition| logs.set(&name, id, partition, LeaderEpoch(3)));
         let all: Vec<_> = (0..count).map(|partition| logs.log("t", partition).unwrap()).collect();
-        all.iter().for_each(|log| log.show_at_rest(ShownLog::default()));
+        for log in &all {
+            log.show_at_rest(ShownLog::default());
+        }
         (logs, all)
     }
 
     fn begin<'a>(waits: &'a Waits, of: &[&ServedLog]) -> Wait<'a> {
         let wait = waits.begin(of.iter().map(|log| log.id()).collect());
-        of.iter().for_each(|log| log.ask(waits.thread()));
+        for log in of {
+            log.ask(waits.thread());
+        }
         wait
     }
 
@@ -171,7 +175,9 @@ mod tests {
         let (logs, all) = logs(count);
         let waits = Waits::new(Some(logs.wake_end(0)));
         let waiting: Vec<_> = all.iter().map(|log| begin(&waits, &[log])).collect();
-        all.iter().for_each(|log| log.show_at_rest(ShownLog::default()));
+        for log in &all {
+            log.show_at_rest(ShownLog::default());
+        }
         assert!(!is_ready(waits.pass_on()));
         assert!(waiting.iter().all(|wait| is_ready(wait.over())));
     }

@@ -133,7 +133,9 @@ mod tests {
 
     fn wake(wakes: &Wakes, ends: &[&WakeEnd], id: u64) {
         let asked = Asked::default();
-        ends.iter().for_each(|end| asked.ask(end.index()));
+        for end in ends {
+            asked.ask(end.index());
+        }
         wakes.wake(&asked, id);
         // Who asked once is told once.
         wakes.wake(&asked, id + 1_000_000);

@@ -130,7 +130,9 @@ fn write(partition: &Partition, steps: &[Step]) {
                 if *wrapped {
                     old.wrapper(Compression::Gzip, &all).unwrap();
                 } else {
-                    all.iter().for_each(|message| old.message(message).unwrap());
+                    for message in &all {
+                        old.message(message).unwrap();
+                    }
                 }
                 old.into_bytes()
             }
@@ -203,7 +205,7 @@ fn path(dir: &Path, base: Offset, kind: SegmentFileKind) -> std::path::PathBuf {
 
 /// The log of both: as the catalog has it, and as a host's readers do.
 struct Both {
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     catalog: Arc<Partition>,
     live: Arc<dyn ReadablePartition>,
     segments: usize,
@@ -248,7 +250,7 @@ impl Both {
             partition.elect(leadership).unwrap();
         }
         let live = show(root.path(), &partition, plan);
-        Self { _dir: root, catalog: partition, live, segments: all.len() }
+        Self { dir: root, catalog: partition, live, segments: all.len() }
     }
 }
 
@@ -423,7 +425,7 @@ fn an_abort_that_is_told_late_is_not_missed() {
         emptied: 0,
     };
     let both = Both::new(&plan);
-    let dir = both._dir.path().join("t-0");
+    let dir = both.dir.path().join("t-0");
     let (entries, hidden) = (path(&dir, Offset(0), SegmentFileKind::TxnIndex), dir.join("later"));
     std::fs::rename(&entries, &hidden).unwrap();
     let aborted = |partition: &dyn ReadablePartition| {
@@ -453,7 +455,7 @@ fn nothing_is_read_across_a_cut() {
         emptied: 0,
     };
     let both = Both::new(&plan);
-    let root = both._dir.path();
+    let root = both.dir.path();
     let logs = Arc::new(ServedLogs::new(root));
     logs.set(&Arc::from("t"), ID, 0, LeaderEpoch(0));
     let log = logs.log("t", 0).unwrap();
