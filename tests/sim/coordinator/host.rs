@@ -16,8 +16,10 @@ use heliostat_core::coordinator::state_log::{
 use heliostat_core::coordinator::{
     DesiredState, LastMirrored, MirrorKey, MirrorState, Mirrors, StateRecord, Step,
 };
+use heliostat_core::engine::message::{PartitionKey, Report};
 use heliostat_core::log::cold_log::ColdLog;
-use heliostat_core::log::config::LogConfig;
+use heliostat_core::log::config::{LogConfig, LogConfigValues};
+use heliostat_core::log::disk::DiskOutcome;
 use heliostat_core::log::recovery::OpenOptions;
 use heliostat_core::metadata::controller::{
     BrokerRegistration, Decision, FeatureUpdate, GrowTopic, Refusal, SOURCE_CLUSTER_ID, bootstrap,
@@ -31,9 +33,11 @@ use heliostat_core::time::Tick;
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
 use uuid::Uuid;
 
-use crate::job::{Copy, Order, Outcome, read};
+use crate::engine::{Engine, untagged};
+use crate::job::{At, Copy, Order, Outcome, read};
 use crate::registry::{Registry, id};
 use crate::rng::Chance;
+use crate::shown::{Book, read_shown};
 use crate::source::{Batch, View};
 use crate::store::SimStore;
 
@@ -62,6 +66,16 @@ pub(crate) enum Sabotage {
     OldEpoch,
     /// What was aligned is forgotten.
     Deaf,
+    /// Readers are shown what is accepted, not what is written.
+    ShowEarly,
+    /// Readers are shown less than before, now and then.
+    ShowBack,
+    /// Writes are called complete that are not.
+    WritesLie,
+    /// Syncs of a shard's files do nothing.
+    SyncsLie,
+    /// A job says that it has released a log that its shard still has.
+    ReleaseEarly,
 }
 
 /// A decision could not be written: the host ends.
@@ -73,6 +87,10 @@ pub(crate) struct Disk {
     pub(crate) store: SimStore,
     /// Checkpoints: log start and recovery point.
     known: BTreeMap<TopicPartition, (Offset, Offset)>,
+    config: LogConfig,
+    /// What readers were shown of copies.
+    pub(crate) books: BTreeMap<TopicPartition, Book>,
+    pub(crate) broken: Vec<String>,
     pub(crate) registry: Rc<RefCell<Registry>>,
     pub(crate) sabotage: Sabotage,
     pub(crate) counts: BTreeMap<&'static str, u64>,
@@ -95,7 +113,7 @@ impl Disk {
     ) -> OpenOptions {
         let known = self.known.get(at);
         OpenOptions {
-            config: LogConfig::default(),
+            config: self.config,
             topic_id,
             clean: false,
             recovery_point: known.map_or(Offset::ZERO, |known| known.1),
@@ -104,6 +122,74 @@ impl Disk {
             now_ms: NOW.0,
         }
     }
+}
+
+impl Disk {
+    /// A copy's log is about to be opened, and cut.
+    pub(crate) fn may_lose(&mut self, at: &TopicPartition, is_whole: bool, to: Option<Offset>) {
+        match (is_whole, to, self.books.get_mut(at)) {
+            (false, None, _) => drop(self.books.remove(at)),
+            (false, Some(to), Some(book)) => {
+                book.durable = book.durable.min(to);
+                book.batches.retain(|batch| batch.end <= to);
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything below `end` is durable.
+    pub(crate) fn is_durable(&mut self, at: &TopicPartition, end: Offset) {
+        if let Some(book) = self.books.get_mut(at) {
+            book.durable = book.durable.max(end);
+        }
+    }
+
+    /// A log was opened: what it holds was written by somebody, and is what was known of it.
+    pub(crate) fn found(&mut self, at: &TopicPartition, id: TopicId, log: &ColdLog) {
+        let batches = read(log, &self.store);
+        let (start, end) = (log.log_start(), log.log_end());
+        if let Some(book) = self.books.get(at)
+            && let Err(what) = book.compare(&batches, start, end_of_time())
+        {
+            self.broken.push(format!("{at} is opened: {what}"));
+        }
+        let mut before = None;
+        for batch in &batches {
+            self.registry.borrow_mut().note((id, at.partition), batch, before);
+            before = Some(crate::registry::id(batch));
+        }
+        let segments = log.segments().collect();
+        let book = Book { batches, segments, start, end, durable: end };
+        self.books.insert(at.clone(), book);
+    }
+
+    /// What recovery finds on a copy of the disk is what was known.
+    fn check_books(&mut self) {
+        if self.books.is_empty() {
+            return;
+        }
+        let mut view = self.store.view();
+        for (at, book) in &self.books {
+            let dir = at.to_string();
+            if !view.has_log(&dir) {
+                continue;
+            }
+            let options = self.options(at, TopicId::NONE, None);
+            let what = match ColdLog::open(&mut view, &dir, &options) {
+                Ok((log, _)) => {
+                    book.compare(&read(&log, &view), log.log_start(), end_of_time())
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(what) = what {
+                self.broken.push(format!("{at} after a crash: {what}"));
+            }
+        }
+    }
+}
+
+fn end_of_time() -> Offset {
+    Offset(i64::MAX)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,9 +214,10 @@ type Begun = (MirrorKey, TopicPartition, Run);
 /// What came of asking a source where common ends are.
 pub(crate) type LookedUp = Vec<(Begun, Result<Option<LastMirrored>, Failure>)>;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) source: String,
+    pub(crate) engine: Engine,
     generation: u64,
     running: BTreeMap<TopicPartition, Running>,
     pub(crate) copies: BTreeMap<TopicPartition, Copy>,
@@ -197,9 +284,21 @@ pub(crate) struct Host {
     pub(crate) up: Option<Up>,
     pub(crate) now: Tick,
     chance: Chance,
+    /// Of what shards are configured with.
+    engine_chance: Chance,
+    engines: u64,
     acked: Acked,
     pub(crate) broken: Vec<String>,
     starts: u128,
+}
+
+fn log_config(chance: &mut Chance) -> LogConfig {
+    let values = LogConfigValues {
+        segment_bytes: chance.pick(&[400, 1_500, 1 << 30]),
+        index_interval_bytes: chance.pick(&[0, 300, 4_096]),
+        ..LogConfigValues::default()
+    };
+    LogConfig::new(values).expect("the settings are legal")
 }
 
 fn state_options() -> StateLogOptions {
@@ -214,15 +313,28 @@ impl Host {
         registry: Rc<RefCell<Registry>>,
         sabotage: Sabotage,
     ) -> Self {
-        let store = SimStore::new(Chance::new(seed, stream));
-        let (known, counts) = (BTreeMap::new(), BTreeMap::new());
+        let mut store = SimStore::new(Chance::new(seed, stream), Chance::new(seed, stream + 2));
+        store.disk.syncs_lie = sabotage == Sabotage::SyncsLie;
+        let mut engine_chance = Chance::new(seed, stream + 3);
+        let disk = Disk {
+            store,
+            known: BTreeMap::new(),
+            config: log_config(&mut engine_chance),
+            books: BTreeMap::new(),
+            broken: Vec::new(),
+            registry,
+            sabotage,
+            counts: BTreeMap::new(),
+        };
         Self {
             cluster,
-            disk: Disk { store, known, registry, sabotage, counts },
+            disk,
+            engine_chance,
             up: None,
             now: Tick::ZERO,
             chance: Chance::new(seed, stream + 1),
             acked: Acked::default(),
+            engines: 0,
             broken: Vec::new(),
             starts: 0,
         }
@@ -251,6 +363,7 @@ impl Host {
             self.disk.count("crash");
         }
         self.disk.store.crash();
+        self.disk.check_books();
     }
 
     /// Starts; `Down` if the disk does not let it.
@@ -360,9 +473,20 @@ impl Host {
     pub(crate) fn start_link(&mut self, mirror: &Arc<str>) {
         let source = self.image().config(ResourceType::MIRROR, mirror, SOURCE_CLUSTER_ID);
         let source = source.unwrap_or_default().to_owned();
+        self.engines += 1;
+        let engine = Engine::new(self.engines, &mut self.engine_chance, self.now);
         let up = self.up();
         up.generation += 1;
-        let link = Link { source, generation: up.generation, ..Link::default() };
+        let link = Link {
+            source,
+            engine,
+            generation: up.generation,
+            running: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            orders: VecDeque::new(),
+            epochs: BTreeMap::new(),
+            other_cluster: false,
+        };
         up.links.insert(Arc::clone(mirror), link);
     }
 
@@ -860,10 +984,17 @@ impl Host {
     }
 
     pub(crate) fn open(&mut self, at: &TopicPartition, id: TopicId) -> Result<ColdLog, String> {
+        let copies = self.up().links.values().filter_map(|link| link.copies.get(at));
+        if copies.clone().any(Copy::is_on_shard) {
+            self.broken.push(format!("{at} is opened while a shard has it"));
+        }
         let options = self.disk.options(at, id, None);
         let opened = ColdLog::open(&mut self.disk.store, &at.to_string(), &options);
         let (log, _) = opened.map_err(|error| error.to_string())?;
         self.disk.note(at, log.log_start(), log.log_end());
+        self.disk.found(at, id, &log);
+        // It is written by others from here on.
+        self.disk.books.remove(at);
         Ok(log)
     }
 
@@ -945,27 +1076,114 @@ impl Host {
         at: &TopicPartition,
         seen: &crate::source::Seen,
     ) {
-        let topic = self.image().topic(&at.topic).map_or(TopicId::NONE, |topic| topic.id);
+        let (now, disk) = (self.now, &mut self.disk);
         let Some(up) = self.up.as_mut() else { return };
         let Some(link) = up.links.get_mut(mirror) else { return };
-        let generation = link.generation;
-        while let Some(order) = link.orders.pop_front() {
+        let Link { engine, copies, orders, .. } = link;
+        let image = up.metadata.image();
+        let mut cx = At { disk, engine, now };
+        while let Some(order) = orders.pop_front() {
             let at = match &order {
                 Order::Align { at, .. }
                 | Order::Follow { at, .. }
                 | Order::SetLocalEpoch { at, .. }
                 | Order::Release { at } => at.clone(),
             };
-            let id = up.metadata.image().topic(&at.topic).map_or(TopicId::NONE, |topic| topic.id);
-            let copy = link.copies.entry(at.clone()).or_insert_with(|| Copy::new(at, id));
-            copy.obey(order, &mut self.disk);
+            let id = image.topic(&at.topic).map_or(TopicId::NONE, |topic| topic.id);
+            copy_of(copies, &at, id, cx.disk.sabotage).obey(order, &mut cx);
         }
-        let copy = link.copies.entry(at.clone()).or_insert_with(|| Copy::new(at.clone(), topic));
-        copy.step(seen, &mut self.disk);
+        let id = image.topic(&at.topic).map_or(TopicId::NONE, |topic| topic.id);
+        copy_of(copies, at, id, cx.disk.sabotage).step(seen, &mut cx);
+        self.take_reports(mirror);
+    }
+
+    /// An operation of some shard ends.
+    pub(crate) fn complete_one(&mut self) {
+        let store = &mut self.disk.store;
+        if self.disk.sabotage == Sabotage::WritesLie
+            && let Some(outcome) = store.disk.lie()
+        {
+            return self.completed(outcome);
+        }
+        let Some(outcome) = store.complete_one() else { return };
+        if !store.disk.has_lied_about(outcome.id) {
+            self.completed(outcome);
+        }
+    }
+
+    fn completed(&mut self, mut outcome: DiskOutcome) {
+        let (tag, own) = untagged(outcome.id);
+        outcome.id = own;
+        let (now, store) = (self.now, &mut self.disk.store);
+        let mut links = self.up.iter_mut().flat_map(|up| up.links.values_mut());
+        if let Some(link) = links.find(|link| link.engine.tag == tag) {
+            link.engine.on_disk(outcome, now, store);
+        }
+    }
+
+    /// What the shard of a job says.
+    pub(crate) fn take_reports(&mut self, mirror: &Arc<str>) {
+        let Some(up) = self.up.as_mut() else { return };
+        let Some(link) = up.links.get_mut(mirror) else { return };
+        let (generation, disk) = (link.generation, &mut self.disk);
+        while let Some(report) = link.engine.reports.pop_front() {
+            match report {
+                Report::Progress(all) => {
+                    for progress in all {
+                        let found = link.copies.values_mut().find(|it| it.key == progress.key);
+                        found.into_iter().for_each(|copy| copy.on_progress(&progress, disk));
+                    }
+                }
+                Report::Returned { key, log, reason } => {
+                    let found = link.copies.values_mut().find(|it| it.key == key);
+                    let copy = found.expect("only what was added is returned");
+                    copy.on_returned(&log, &reason, disk);
+                }
+                Report::BadBatch { .. } => disk.count("batch refused"),
+                Report::WantMetadata | Report::LeaderHint { .. } | Report::Stopped => {}
+            }
+        }
         for copy in link.copies.values_mut() {
             for outcome in copy.outcomes.drain(..) {
                 let (mirror, at) = (Arc::clone(mirror), copy.at.clone());
                 up.news.push_back(News::Of { mirror, generation, at, outcome });
+            }
+        }
+    }
+
+    /// Oracle: readers are shown what is written and verified, and never less than before.
+    pub(crate) fn check_shown(&mut self) {
+        let Some(up) = self.up.as_ref() else { return };
+        let Disk { store, books, registry, broken, .. } = &mut self.disk;
+        for link in up.links.values() {
+            for copy in link.copies.values() {
+                broken.extend(copy.reader.take_broken());
+                let Some(log) = link.engine.log(copy.key) else { continue };
+                let Some(shown) = copy.reader.shown() else { continue };
+                let (at, end) = (&copy.at, log.log_end_offset());
+                if shown.log_end > end {
+                    broken.push(format!("{at} is shown to {}, written to {end}", shown.log_end));
+                    continue;
+                }
+                let book = books.entry(at.clone()).or_default();
+                book.durable = book.durable.max(log.recovery_point());
+                let known = match book.see(&shown, store, &at.to_string()) {
+                    Ok(known) => known,
+                    Err(what) => {
+                        broken.push(what);
+                        continue;
+                    }
+                };
+                let mut registry = registry.borrow_mut();
+                let mut before = known.checked_sub(1).map(|last| id(&book.batches[last]));
+                for batch in &book.batches[known..] {
+                    let place = (copy.id, at.partition);
+                    if !registry.knows(place, batch) {
+                        broken.push(format!("{at} is shown {:?}, which nobody wrote", id(batch)));
+                    }
+                    registry.note(place, batch, before);
+                    before = Some(id(batch));
+                }
             }
         }
     }
@@ -1056,15 +1274,28 @@ impl Host {
     pub(crate) fn view(&self, at: &TopicPartition) -> Option<View> {
         let up = self.up.as_ref()?;
         let topic = self.image().topic(&at.topic)?;
+        let epoch = topic.partition(at.partition)?.leader_epoch;
+        if let Some(log) = up.own.get(at) {
+            return Some(View {
+                id: topic.id,
+                start: log.log_start(),
+                end: log.log_end(),
+                epoch,
+                epochs: log.epochs().clone(),
+                batches: read(log, &self.disk.store),
+            });
+        }
         let mut copies = up.links.values().filter_map(|link| link.copies.get(at));
-        let log = up.own.get(at).or_else(|| copies.find_map(|copy| copy.log.as_ref()))?;
+        let shown = copies.find_map(|copy| copy.reader.shown())?;
+        let batches = read_shown(&self.disk.store, &at.to_string(), &shown.segments);
         Some(View {
             id: topic.id,
-            start: log.log_start(),
-            end: log.log_end(),
-            epoch: topic.partition(at.partition)?.leader_epoch,
-            epochs: log.epochs().clone(),
-            batches: read(log, &self.disk.store),
+            start: shown.log_start,
+            end: shown.log_end,
+            epoch,
+            epochs: shown.epochs,
+            // The oracle says what is wrong.
+            batches: batches.unwrap_or_default(),
         })
     }
 
@@ -1098,6 +1329,16 @@ impl Host {
             self.broken.push(format!("{} {at} is STOPPED: {what}", self.cluster));
         }
     }
+}
+
+fn copy_of<'a>(
+    copies: &'a mut BTreeMap<TopicPartition, Copy>,
+    at: &TopicPartition,
+    id: TopicId,
+    sabotage: Sabotage,
+) -> &'a mut Copy {
+    let key = PartitionKey(u64::try_from(copies.len()).unwrap_or(0));
+    copies.entry(at.clone()).or_insert_with(|| Copy::new(at.clone(), id, key, sabotage))
 }
 
 fn other_cluster() -> Failure {

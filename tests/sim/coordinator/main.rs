@@ -9,6 +9,11 @@
     reason = "names of logs are spelled in one way"
 )]
 
+mod broker;
+#[path = "../disk.rs"]
+#[expect(dead_code, reason = "shared with the simulation of the log, which breaks more")]
+mod disk;
+mod engine;
 mod example;
 mod host;
 mod job;
@@ -18,6 +23,7 @@ mod registry;
 #[path = "../rng.rs"]
 mod rng;
 mod sabotage;
+mod shown;
 mod source;
 mod store;
 mod world;
@@ -53,7 +59,9 @@ fn run_seed(seed: u64, sabotage: Sabotage) -> (Result<(), String>, BTreeMap<&'st
         .map_err(|what| format!("{what}\nbefore that: {:#?}", world.registry.borrow().trace));
     let mut counts = BTreeMap::new();
     for host in &world.hosts {
-        for (name, count) in host.disk.counts.iter().chain(&host.disk.store.counts) {
+        let store = &host.disk.store;
+        let of_host = host.disk.counts.iter().chain(&store.counts);
+        for (name, count) in of_host.chain(&store.disk.faults.counts) {
             *counts.entry(*name).or_default() += *count;
         }
     }

@@ -41,6 +41,12 @@ impl Registry {
         self.marks
     }
 
+    /// Whether somebody wrote this batch.
+    pub(crate) fn knows(&self, at: (TopicId, i32), batch: &Batch) -> bool {
+        let known = self.batches.get(&(at.0, at.1, id(batch)));
+        known.is_some_and(|(bytes, _)| *bytes == batch.bytes)
+    }
+
     /// A batch is in a log, behind `before`; `None` if the log begins with it.
     pub(crate) fn note(&mut self, at: (TopicId, i32), batch: &Batch, before: Option<Id>) {
         let key = (at.0, at.1, id(batch));
