@@ -176,9 +176,7 @@ impl Disk {
             }
             let options = self.options(at, TopicId::NONE, None);
             let what = match ColdLog::open(&mut view, &dir, &options) {
-                Ok((log, _)) => {
-                    book.compare(&read(&log, &view), log.log_start(), end_of_time())
-                }
+                Ok((log, _)) => book.compare(&read(&log, &view), log.log_start(), end_of_time()),
                 Err(error) => Err(error.to_string()),
             };
             if let Err(what) = what {
@@ -1065,7 +1063,7 @@ impl Host {
         // Where it failed it may be there all the same, or not: who finds it notes it.
         appended.map_err(|error| error.to_string())?;
         let batch = Batch { base, end: log.log_end(), epoch, bytes: bytes.into() };
-        self.disk.registry.borrow_mut().note(at, &batch, before);
+        self.disk.registry.borrow_mut().wrote(self.cluster, at, &batch, before);
         Ok(())
     }
 

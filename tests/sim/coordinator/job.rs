@@ -375,7 +375,12 @@ impl Copy {
     }
 
     /// The shard has given it back.
-    pub(crate) fn on_returned(&mut self, log: &PartitionLog, reason: &ReturnReason, disk: &mut Disk) {
+    pub(crate) fn on_returned(
+        &mut self,
+        log: &PartitionLog,
+        reason: &ReturnReason,
+        disk: &mut Disk,
+    ) {
         self.ends = CopyEnds { log_start: log.log_start_offset(), log_end: log.log_end_offset() };
         self.epochs.clone_from(log.epochs());
         disk.note(&self.at, log.log_start_offset(), log.recovery_point());

@@ -132,7 +132,12 @@ pub(crate) struct Book {
 
 impl Book {
     /// What readers are shown now. The files have to hold it, behind what they were shown before.
-    pub(crate) fn see(&mut self, shown: &ShownLog, store: &SimStore, dir: &str) -> Result<usize, String> {
+    pub(crate) fn see(
+        &mut self,
+        shown: &ShownLog,
+        store: &SimStore,
+        dir: &str,
+    ) -> Result<usize, String> {
         if shown.log_end < self.end {
             return Err(format!("{dir} was shown to {}, now to {}", self.end, shown.log_end));
         }
@@ -173,7 +178,9 @@ impl Book {
             let there = found.iter().find(|it| it.base == batch.base);
             match there {
                 Some(there) if there.bytes == batch.bytes => {}
-                Some(_) => return Err(format!("at {} is another batch than was shown", batch.base)),
+                Some(_) => {
+                    return Err(format!("at {} is another batch than was shown", batch.base));
+                }
                 None if batch.end <= until => {
                     let (base, durable) = (batch.base, self.durable);
                     return Err(format!("the batch at {base} was lost, durable was {durable}"));

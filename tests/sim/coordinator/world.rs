@@ -226,7 +226,7 @@ impl World {
             next_batch(&mut self.chance, &self.registry, view.end, view.epoch, open);
         let partition = (view.id, at.partition);
         let batch = view.push(bytes, count).clone();
-        self.registry.borrow_mut().note(partition, &batch, before);
+        self.registry.borrow_mut().wrote("K", partition, &batch, before);
     }
 
     // Clients of hosts.
@@ -607,9 +607,9 @@ impl World {
             broken.extend(host.disk.store.disk.broken.iter().cloned());
             let Some(up) = host.up.as_ref() else { continue };
             let copies = up.links.values().flat_map(|link| {
-                link.copies.values().filter_map(|copy| {
-                    Some((&copy.at, link.engine.log(copy.key)?.epochs()))
-                })
+                link.copies
+                    .values()
+                    .filter_map(|copy| Some((&copy.at, link.engine.log(copy.key)?.epochs())))
             });
             for (at, epochs) in copies.chain(up.own.iter().map(|(at, log)| (at, log.epochs()))) {
                 let newest = epochs.latest().map_or(LeaderEpoch::NONE, |it| it.epoch);
