@@ -90,6 +90,8 @@ pub(crate) struct Disk {
     config: LogConfig,
     /// What readers were shown of copies.
     pub(crate) books: BTreeMap<TopicPartition, Book>,
+    /// What an alignment cuts, and the newest epoch in which clients read it.
+    pub(crate) cuts: Vec<(TopicPartition, LeaderEpoch)>,
     pub(crate) broken: Vec<String>,
     pub(crate) registry: Rc<RefCell<Registry>>,
     pub(crate) sabotage: Sabotage,
@@ -319,6 +321,7 @@ impl Host {
             known: BTreeMap::new(),
             config: log_config(&mut engine_chance),
             books: BTreeMap::new(),
+            cuts: Vec::new(),
             broken: Vec::new(),
             registry,
             sabotage,
@@ -1151,6 +1154,11 @@ impl Host {
 
     /// Oracle: readers are shown what is written and verified, and never less than before.
     pub(crate) fn check_shown(&mut self) {
+        for (at, epoch) in std::mem::take(&mut self.disk.cuts) {
+            if self.up.is_some() && self.local_epoch(&at) <= epoch {
+                self.broken.push(format!("{at} goes on in epoch {epoch}, of which it was cut"));
+            }
+        }
         let Some(up) = self.up.as_ref() else { return };
         let Disk { store, books, registry, broken, .. } = &mut self.disk;
         for link in up.links.values() {

@@ -197,10 +197,10 @@ impl Copy {
                 if !self.is_on_shard() {
                     return self.rests(Outcome::Released);
                 }
-                self.leave(Then::Rest, cx);
                 if cx.disk.sabotage == Sabotage::ReleaseEarly {
-                    self.outcomes.push_back(Outcome::Released);
+                    return self.outcomes.push_back(Outcome::Released);
                 }
+                self.leave(Then::Rest, cx);
             }
         }
     }
@@ -323,6 +323,11 @@ impl Copy {
             Opening::Whole | Opening::Reset(_) => None,
         };
         disk.may_lose(&self.at, how == Opening::Whole, truncate_to);
+        if let (Goal::Align(_), Opening::Truncated(_), Some(newest)) =
+            (self.goal, how, self.epochs.latest())
+        {
+            disk.cuts.push((self.at.clone(), newest.epoch));
+        }
         let options = disk.options(&self.at, self.id, truncate_to);
         let opened = match how {
             Opening::Reset(start) => recovery::reset(&mut disk.store, &dir, start, &options),

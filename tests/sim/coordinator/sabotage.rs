@@ -61,7 +61,7 @@ fn a_position_that_is_none_is_seen() {
 
 #[test]
 fn an_epoch_that_is_used_again_is_seen() {
-    seen(Sabotage::OldEpoch, "two batches");
+    seen(Sabotage::OldEpoch, "of which it was cut");
 }
 
 #[test]

@@ -180,7 +180,8 @@ impl World {
             4 => self.plain.is_replaced = !self.plain.is_replaced,
             5 => {
                 self.next_id += 1;
-                let view = View { id: topic_id(self.next_id), ..View::default() };
+                let id = topic_id(self.next_id);
+                let view = View { id, epoch: LeaderEpoch(0), ..View::default() };
                 self.plain.topics.insert("k1".to_owned(), vec![view]);
                 self.txns.retain(|(cluster, at), _| *cluster != "K" || &*at.topic != "k1");
                 self.say("K makes k1 anew".to_owned());
