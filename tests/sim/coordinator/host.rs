@@ -76,6 +76,8 @@ pub(crate) enum Sabotage {
     SyncsLie,
     /// A job says that it has released a log that its shard still has.
     ReleaseEarly,
+    /// A start goes on in the leader epochs of the life before.
+    SameEpoch,
 }
 
 /// A decision could not be written: the host ends.
@@ -92,6 +94,8 @@ pub(crate) struct Disk {
     pub(crate) books: BTreeMap<TopicPartition, Book>,
     /// What an alignment cuts, and the newest epoch in which clients read it.
     pub(crate) cuts: Vec<(TopicPartition, LeaderEpoch)>,
+    /// Logs that were closed by a clean stop, and not touched since.
+    clean: BTreeSet<TopicPartition>,
     pub(crate) broken: Vec<String>,
     pub(crate) registry: Rc<RefCell<Registry>>,
     pub(crate) sabotage: Sabotage,
@@ -117,7 +121,7 @@ impl Disk {
         OpenOptions {
             config: self.config,
             topic_id,
-            clean: false,
+            clean: self.clean.contains(at),
             recovery_point: known.map_or(Offset::ZERO, |known| known.1),
             log_start: known.map(|known| known.0),
             truncate_to,
@@ -150,6 +154,7 @@ impl Disk {
     pub(crate) fn found(&mut self, at: &TopicPartition, id: TopicId, log: &ColdLog) {
         let batches = read(log, &self.store);
         let (start, end) = (log.log_start(), log.log_end());
+        self.clean.remove(at);
         if let Some(book) = self.books.get(at)
             && let Err(what) = book.compare(&batches, start, end_of_time())
         {
@@ -322,6 +327,7 @@ impl Host {
             config: log_config(&mut engine_chance),
             books: BTreeMap::new(),
             cuts: Vec::new(),
+            clean: BTreeSet::new(),
             broken: Vec::new(),
             registry,
             sabotage,
@@ -364,6 +370,28 @@ impl Host {
             self.disk.count("crash");
         }
         self.disk.store.crash();
+        self.disk.clean.clear();
+        self.disk.check_books();
+    }
+
+    /// Ends as a signal would have it, once its shards have stopped.
+    pub(crate) fn stop(&mut self) {
+        let Some(up) = &self.up else { return };
+        let copies = up.links.values().flat_map(|link| link.copies.values());
+        let (open, closed): (Vec<&Copy>, Vec<&Copy>) = copies.partition(|it| it.is_on_shard());
+        if !open.is_empty() {
+            return self.crash();
+        }
+        let closed: Vec<_> = closed.iter().filter(|it| it.was_closed).collect();
+        self.disk.clean = closed.iter().map(|it| it.at.clone()).collect();
+        if !closed.is_empty() {
+            self.disk.count("clean stop");
+        }
+        for at in self.up().own.keys().cloned().collect::<Vec<_>>() {
+            self.close_own(&at);
+        }
+        self.up = None;
+        self.disk.store.ends();
         self.disk.check_books();
     }
 
@@ -422,7 +450,9 @@ impl Host {
             log_dirs: Vec::new(),
         };
         self.decide_by(|image| register_broker(image, &registration))?;
-        self.decide_by(new_epochs_at_start)?;
+        if !self.sabotaged(Sabotage::SameEpoch) {
+            self.decide_by(new_epochs_at_start)?;
+        }
         // Those as well that were writable until a wish that has not begun to come true.
         let mut written = Vec::new();
         for topic in self.image().topics().cloned().collect::<Vec<_>>() {
@@ -1160,7 +1190,7 @@ impl Host {
             }
         }
         let Some(up) = self.up.as_ref() else { return };
-        let Disk { store, books, registry, broken, .. } = &mut self.disk;
+        let Disk { store, books, registry, broken, counts, .. } = &mut self.disk;
         for link in up.links.values() {
             for copy in link.copies.values() {
                 broken.extend(copy.reader.take_broken());
@@ -1181,6 +1211,9 @@ impl Host {
                     }
                 };
                 let mut registry = registry.borrow_mut();
+                if known < book.batches.len() {
+                    *counts.entry("shown more").or_default() += 1;
+                }
                 let mut before = known.checked_sub(1).map(|last| id(&book.batches[last]));
                 for batch in &book.batches[known..] {
                     let place = (copy.id, at.partition);

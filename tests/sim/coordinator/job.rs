@@ -111,6 +111,8 @@ pub(crate) struct Copy {
     returned_at: Offset,
     ends: CopyEnds,
     epochs: EpochCache,
+    /// A shard closed its log, and nobody has opened it since.
+    pub(crate) was_closed: bool,
     pub(crate) reader: Arc<Reader>,
     pub(crate) outcomes: VecDeque<Outcome>,
 }
@@ -156,6 +158,7 @@ impl Copy {
             returned_at: Offset::ZERO,
             ends: CopyEnds { log_start: Offset::ZERO, log_end: Offset::ZERO },
             epochs: EpochCache::default(),
+            was_closed: false,
             reader: Arc::new(Reader::new(sabotage)),
             outcomes: VecDeque::new(),
         }
@@ -317,6 +320,7 @@ impl Copy {
     /// Opens the log, and compares it with what was known of it.
     fn recover(&mut self, how: Opening, disk: &mut Disk) -> Result<RecoveredLog, String> {
         self.reader.hide();
+        self.was_closed = false;
         let dir = self.at.to_string();
         let truncate_to = match how {
             Opening::Truncated(to) => Some(to),
@@ -392,6 +396,7 @@ impl Copy {
         if matches!(reason, ReturnReason::Disk { .. }) {
             disk.count("log abandoned");
         } else if log.is_closed() {
+            self.was_closed = true;
             disk.is_durable(&self.at, log.log_end_offset());
         }
         self.reader.hide();

@@ -93,3 +93,13 @@ fn a_sync_that_did_nothing_is_seen() {
 fn a_log_that_is_opened_before_its_shard_gave_it_back_is_seen() {
     seen(Sabotage::ReleaseEarly, "while a shard has it");
 }
+
+#[test]
+fn two_histories_in_one_log_are_seen() {
+    seen(Sabotage::NoCut, "two histories in one log");
+}
+
+#[test]
+fn an_epoch_of_the_life_before_is_seen() {
+    seen(Sabotage::SameEpoch, "two batches");
+}

@@ -76,6 +76,11 @@ impl SimStore {
         (self.dead, self.dies_in, self.lazy) = (false, None, false);
     }
 
+    /// The process ends, and nothing is lost.
+    pub(crate) fn ends(&mut self) {
+        drop(self.disk.crash(CrashKind::Process));
+    }
+
     /// All of a directory is durable.
     pub(crate) fn sync_dir(&mut self, dir: &str) {
         let paths: Vec<String> = self.disk.files(dir).map(|name| format!("{dir}/{name}")).collect();

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use heliostat_core::coordinator::alignment::said_by_source;
 use heliostat_core::coordinator::{DesiredState, MirrorKey, MirrorState};
+use heliostat_core::engine::message::Command;
 use heliostat_core::metadata::controller::SOURCE_CLUSTER_ID;
 use heliostat_core::metadata::image::ResourceType;
 use heliostat_core::protocol::mirror::{
@@ -167,8 +168,23 @@ impl World {
                 self.txns.retain(|(of, _), _| *of != cluster);
                 self.say(format!("{cluster} is killed"));
             }
+            13 => self.stop(which),
             _ => {}
         }
+    }
+
+    /// A clean stop: every shard gives back what it has.
+    fn stop(&mut self, which: usize) {
+        for (_, mirror, source) in MIRRORS.iter().filter(|it| it.0 == which) {
+            let (host, mirror) = (&mut self.hosts[which], Arc::from(*mirror));
+            let (now, store) = (host.now, &mut host.disk.store);
+            if let Some(link) = host.up.as_mut().and_then(|up| up.links.get_mut(&mirror)) {
+                link.engine.command(Command::Stop, now, store);
+                self.turn(which, &mirror, source, 200, 20);
+            }
+        }
+        self.hosts[which].stop();
+        self.say(format!("{} is stopped", self.hosts[which].cluster));
     }
 
     // The plain cluster.
