@@ -23,12 +23,21 @@ const UNKNOWN_ID: i16 = 100;
 /// Fetch versions that name topics by their IDs.
 const VERSIONS: (i16, i16) = (13, 17);
 
+/// How a source answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// Without faults.
+    pub(crate) is_healing: bool,
+    /// It does not look at the epoch of what was fetched last: a sabotage.
+    pub(crate) is_blind: bool,
+}
+
 /// The answer to a request frame, both with their sizes.
 pub(crate) fn answer(
     frame: &Bytes,
     look: &dyn Fn(TopicId, i32) -> Seen,
     chance: &mut Chance,
-    is_healing: bool,
+    how: How,
 ) -> Bytes {
     let mut request = frame.slice(4..);
     let key = i16::from_be_bytes([request[0], request[1]]);
@@ -43,7 +52,7 @@ pub(crate) fn answer(
     } else {
         reply.encode(&mut out, 1).expect("the header can be encoded");
         let asked = FetchRequest::decode(&mut request, version).expect("Fetch can be read");
-        let response = fetch(&asked, look, chance, is_healing);
+        let response = fetch(&asked, look, chance, how);
         response.encode(&mut out, version).expect("the answer can be encoded");
     }
     let size = u32::try_from(out.len() - 4).expect("small");
@@ -62,7 +71,7 @@ fn fetch(
     asked: &FetchRequest,
     look: &dyn Fn(TopicId, i32) -> Seen,
     chance: &mut Chance,
-    is_healing: bool,
+    how: How,
 ) -> FetchResponse {
     let topics = asked.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|partition| {
@@ -75,7 +84,7 @@ fn fetch(
             match look(TopicId(topic.topic_id), partition.partition) {
                 Seen::Away => data.with_error_code(NOT_LEADER),
                 Seen::Gone => data.with_error_code(UNKNOWN_ID),
-                Seen::Is(view) => part(data, partition, &view, chance, is_healing),
+                Seen::Is(view) => part(data, partition, &view, chance, how),
             }
         });
         let partitions = partitions.collect();
@@ -89,7 +98,7 @@ fn part(
     asked: &FetchPartition,
     view: &View,
     chance: &mut Chance,
-    is_healing: bool,
+    how: How,
 ) -> PartitionData {
     if asked.current_leader_epoch >= 0 {
         if asked.current_leader_epoch < view.epoch.0 {
@@ -103,7 +112,8 @@ fn part(
         .with_high_watermark(view.end.0)
         .with_last_stable_offset(view.end.0)
         .with_log_start_offset(view.start.0);
-    match view.fetch(Offset(asked.fetch_offset), LeaderEpoch(asked.last_fetched_epoch)) {
+    let last = if how.is_blind { -1 } else { asked.last_fetched_epoch };
+    match view.fetch(Offset(asked.fetch_offset), LeaderEpoch(last)) {
         Fetched::OutOfRange => data.with_error_code(OUT_OF_RANGE),
         Fetched::Diverging(at) => data.with_diverging_epoch(
             EpochEndOffset::default().with_epoch(at.epoch.0).with_end_offset(at.end_offset.0),
@@ -114,11 +124,11 @@ fn part(
                 records.extend_from_slice(&batch.bytes);
             }
             let first = batches.first().map_or(0, |batch| batch.bytes.len());
-            if !is_healing && batches.len() > 1 && chance.percent(10) {
+            if !how.is_healing && batches.len() > 1 && chance.percent(10) {
                 records.truncate(chance.between(first, records.len() - 1));
             }
             // Behind the checksum, which covers all that follows it.
-            if !is_healing && first > 22 && chance.percent(2) {
+            if !how.is_healing && first > 22 && chance.percent(2) {
                 records[chance.between(21, first - 1)] ^= 1 << chance.below(8);
             }
             data.with_records(Some(records.into()))

@@ -76,6 +76,8 @@ pub(crate) enum Sabotage {
     SyncsLie,
     /// A job says that it has released a log that its shard still has.
     ReleaseEarly,
+    /// An alignment cuts nothing, and sources do not look at what a fetch says of epochs.
+    Blind,
     /// A start goes on in the leader epochs of the life before.
     SameEpoch,
 }

@@ -300,7 +300,7 @@ impl Copy {
             Goal::Align(last) => last,
         };
         let mut step = align_step(last, self.ends, &self.epochs, self.is_checked);
-        if cx.disk.sabotage == Sabotage::NoCut {
+        if matches!(cx.disk.sabotage, Sabotage::NoCut | Sabotage::Blind) {
             step = AlignStep::Aligned;
         }
         match step {

@@ -20,7 +20,7 @@ use heliostat_core::protocol::mirror::{
 use heliostat_core::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
 use uuid::Uuid;
 
-use crate::broker::answer;
+use crate::broker::{How, answer};
 use crate::engine::Next;
 use crate::host::{Down, Host, Sabotage, Task, Told};
 use crate::oracle;
@@ -410,7 +410,9 @@ impl World {
                 }
                 let mut network = std::mem::replace(&mut self.network, Chance::new(0, 0));
                 let look = |id, index| self.look_up(source, id, index);
-                let mut answer = answer(&frame, &look, &mut network, self.is_healing);
+                let is_blind = self.hosts[which].sabotaged(Sabotage::Blind);
+                let how = How { is_healing: self.is_healing, is_blind };
+                let mut answer = answer(&frame, &look, &mut network, how);
                 if goes_wrong {
                     answer.truncate(network.between(1, answer.len() - 1));
                 }
