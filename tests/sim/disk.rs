@@ -197,7 +197,7 @@ impl SimDisk {
             view.names.insert(name.clone(), number);
         }
         view.durable_names = view.names.clone();
-        view.dirs = self.dirs.clone();
+        view.dirs.clone_from(&self.dirs);
         view
     }
 

@@ -347,7 +347,8 @@ impl Copy {
     /// Gives it to the shard.
     fn add(&mut self, log: RecoveredLog, cx: &mut At<'_>) {
         let is_bound = cx.disk.sabotage != Sabotage::AppendAbove;
-        let reader: Arc<dyn LogReaders> = Arc::clone(&self.reader) as _;
+        let reader = Arc::clone(&self.reader);
+        let reader: Arc<dyn LogReaders> = reader;
         let add = AddPartition {
             key: self.key,
             topic: TopicIdentity { name: Arc::clone(&self.at.topic), id: self.id },

@@ -17,6 +17,7 @@ mod engine;
 mod example;
 mod host;
 mod job;
+mod network;
 mod operator;
 mod oracle;
 mod registry;
