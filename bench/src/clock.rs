@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::thread::{ClockId, clock_nanosleep_relative};
-use rustix::time::Timespec;
+use rustix::time::{Timespec, clock_gettime};
 
 /// Blocks until `due`; not at all if that is past.
 pub(crate) fn wait_until(due: Instant) {
@@ -19,6 +19,15 @@ pub(crate) fn wait_until(due: Instant) {
         // Interrupted or not: the clock decides.
         let _ = clock_nanosleep_relative(ClockId::Monotonic, &request);
     }
+}
+
+/// A time on the clock that all processes of this machine share, in nanoseconds.
+pub(crate) fn monotonic_ns(at: Instant) -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let ago = at.elapsed();
+    let seconds = Duration::from_secs(u64::try_from(now.tv_sec).unwrap_or(0));
+    let now = seconds + Duration::from_nanos(u64::try_from(now.tv_nsec).unwrap_or(0));
+    u64::try_from(now.saturating_sub(ago).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The time that `percent` of `took` do not exceed, in microseconds; 0 of nothing. Sorts.

@@ -21,6 +21,12 @@ pub(crate) fn line() -> String {
     )
 }
 
+/// Load of the machine over the last 1, 5 and 15 minutes.
+pub(crate) fn load() -> Vec<f64> {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').take(3).filter_map(|it| it.parse().ok()).collect()
+}
+
 fn commit() -> String {
     let run = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
     let text = run.map(|run| String::from_utf8_lossy(&run.stdout).trim().to_owned());

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 use tempfile::TempDir;
 
 use crate::error::BenchError;
@@ -48,8 +48,17 @@ pub(crate) fn pin(cpu: usize) -> Result<(), BenchError> {
     if here < 2 {
         return Ok(());
     }
+    set_processor(None, cpu)
+}
+
+/// Keeps another thread, by the kernel's number, on one processor.
+pub(crate) fn pin_thread(thread: i32, cpu: usize) -> Result<(), BenchError> {
+    set_processor(Pid::from_raw(thread), cpu)
+}
+
+fn set_processor(thread: Option<Pid>, cpu: usize) -> Result<(), BenchError> {
     let mut set = CpuSet::new();
     set.set(cpu);
-    sched_setaffinity(None, &set)
+    sched_setaffinity(thread, &set)
         .map_err(|error| BenchError::system("pin to a processor")(error.into()))
 }

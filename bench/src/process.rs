@@ -36,6 +36,18 @@ pub(crate) fn cpu_seconds_of(pid: u32) -> f64 {
     ticks(&stat).unwrap_or(0) as f64 / clock_ticks_per_second() as f64
 }
 
+/// This thread, by the kernel's number.
+pub(crate) fn this_thread() -> u32 {
+    u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0)
+}
+
+/// Processor seconds of one thread of this process; 0 when it is gone.
+#[expect(clippy::cast_precision_loss, clippy::as_conversions, reason = "a figure for people")]
+pub(crate) fn cpu_seconds_of_thread(thread: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    ticks(&stat).unwrap_or(0) as f64 / clock_ticks_per_second() as f64
+}
+
 /// User and system time: the 14th and 15th field. The second, a name, may hold spaces.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;

@@ -67,6 +67,11 @@ impl Tail {
         Ok(())
     }
 
+    /// Last offset of each batch and when it was there, in order.
+    pub(crate) fn arrivals(&self) -> &[(i64, Instant)] {
+        &self.arrived
+    }
+
     /// When each of these offsets was there; they rise. `None` if one is not.
     pub(crate) fn times(&self, offsets: impl IntoIterator<Item = i64>) -> Option<Vec<Instant>> {
         let mut arrived = self.arrived.iter().copied().peekable();

@@ -5,6 +5,7 @@
 
 mod failback;
 mod http;
+mod many;
 mod proxy;
 mod stop;
 mod sync;

@@ -1,5 +1,8 @@
 //! The comparisons, one module each.
 
+mod host;
+mod host_describe;
+mod host_scale;
 mod ideas;
 mod latency;
 mod librdkafka;
@@ -29,6 +32,10 @@ pub(crate) enum What {
     Throttle(throttle::ThrottleArgs),
     /// Few partitions beside very many, from a source that answers from memory.
     Scale(scale::ScaleArgs),
+    /// A mirroring host with very many partitions: create, stop, restart.
+    HostScale(host_scale::HostScaleArgs),
+    /// A mirroring host that is asked how it stands all the time, beside itself alone.
+    HostDescribe(host_describe::HostDescribeArgs),
     /// Plain TCP over an emulated long path; needs root.
     Wan(wan::WanArgs),
     /// librdkafka, which consumes to nowhere, beside a copy to disk; from a real Kafka.
@@ -49,6 +56,8 @@ pub(crate) fn run(what: &What) -> Result<Vec<Bar>, BenchError> {
         What::Latency(args) => latency::run(args),
         What::Throttle(args) => throttle::run(args),
         What::Scale(args) => scale::run(args),
+        What::HostScale(args) => host_scale::run(args),
+        What::HostDescribe(args) => host_describe::run(args),
         What::Wan(args) => wan::run(args),
         What::Librdkafka(args) => librdkafka::run(args),
         What::Tiny(args) => tiny::run(args),

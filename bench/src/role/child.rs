@@ -78,6 +78,16 @@ impl Child {
         }
     }
 
+    /// Gives it a line of input.
+    pub(crate) fn say(&mut self, line: &str) -> Result<(), BenchError> {
+        self.process.say(line).map_err(BenchError::system("speak to a role"))
+    }
+
+    /// Its process ID.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Closes its input and waits for its end.
     pub(crate) fn end(self) -> Result<(), BenchError> {
         let status = self.process.end().map_err(BenchError::system("wait for a role"))?;

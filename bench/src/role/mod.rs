@@ -4,6 +4,7 @@ mod appends;
 mod arrivals;
 mod child;
 mod follow;
+mod host;
 mod idea;
 mod kafka_source;
 mod librdkafka;
@@ -29,6 +30,7 @@ use serde::Serialize;
 pub(crate) use self::appends::{Latency, Timed};
 pub(crate) use self::child::{Child, Seat, run};
 pub(crate) use self::follow::Followed;
+pub(crate) use self::host::{MIRROR, Percentiles, Standing, Up};
 pub(crate) use self::kafka_source::Listening;
 pub(crate) use self::librdkafka::available as librdkafka_is_here;
 pub(crate) use self::loops::Kind;
@@ -82,6 +84,8 @@ enum Role {
     Mirror(mirror::MirrorArgs),
     /// The product: follows very many partitions.
     Scale(scale::ScaleArgs),
+    /// The product: a mirroring host.
+    Host(host::HostArgs),
     /// MirrorMaker 2: follows for a time.
     Mm2(mm2::Arguments),
     /// The product: follows for a time.
@@ -117,6 +121,7 @@ pub(crate) fn play(args: &RoleArgs) -> Result<(), BenchError> {
         Role::Synthetic(args) => synthetic::play(args),
         Role::Mirror(args) => mirror::play(args),
         Role::Scale(args) => scale::play(args),
+        Role::Host(args) => host::play(args),
         Role::Mm2(args) => mm2::play(args),
         Role::Follow(args) => follow::play(args),
         Role::StreamSource(args) => stream::source(args),

@@ -1,12 +1,15 @@
 //! The synthetic source.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use clap::Args;
 
 use super::tell;
+use crate::clock::monotonic_ns;
 use crate::error::BenchError;
-use crate::synthetic::{Offered, SyntheticLog, serve};
+use crate::synthetic::{Offered, Served, SyntheticLog, serve};
 
 /// What it holds.
 #[derive(Args, Clone, Debug)]
@@ -32,10 +35,17 @@ pub(crate) struct SyntheticArgs {
     /// one more than was fetched, for ever, once they are asked for.
     #[arg(long, conflicts_with = "rate")]
     turns: bool,
+    /// With a rate: it begins with a line of input, and goes to the first so many partitions.
+    #[arg(long, requires = "rate")]
+    active: Option<u64>,
 }
 
 pub(super) fn play(args: &SyntheticArgs) -> Result<(), BenchError> {
     let offered = match args.rate {
+        Some(rate) if args.active.is_some() => {
+            let active = args.active.unwrap_or_default().max(1);
+            Offered::Later { stored: args.stored, active, rate }
+        }
         Some(rate) => Offered::Rate(rate),
         None if args.turns => Offered::Turns,
         None => Offered::Stored(args.stored),
@@ -43,14 +53,21 @@ pub(super) fn play(args: &SyntheticArgs) -> Result<(), BenchError> {
     let log = SyntheticLog::new(args.partitions, offered, args.records, args.value_bytes);
     let role = || "the synthetic source".to_owned();
     let log = log.map_err(|error| BenchError::Role { role: role(), why: error.to_string() })?;
-    // The end of the input is the end of the measurement, however it went.
-    std::thread::spawn(|| {
-        let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
+    let told = Arc::new(OnceLock::new());
+    let begins = Arc::clone(&told);
+    std::thread::spawn(move || {
+        for _ in io::stdin().lock().lines().map_while(Result::ok) {
+            let begun = begins.get_or_init(Instant::now);
+            // Nobody listens any more if this fails.
+            let _ = tell(&monotonic_ns(*begun));
+        }
+        // The end of the input is the end of the measurement, however it went.
         std::process::exit(0);
     });
     let listening = |address: std::net::SocketAddr, raw: std::net::SocketAddr| {
         // Nobody listens any more if this fails.
         let _ = tell(&(address.to_string(), raw));
     };
-    serve(log, args.per_topic, listening).map_err(BenchError::system("serve"))
+    let served = Served { log, per_topic: args.per_topic, told };
+    serve(served, listening).map_err(BenchError::system("serve"))
 }

@@ -138,7 +138,7 @@ impl Session {
 
     /// Queues the partitions that batches came to since the last look.
     fn notice(&mut self, cluster: &Cluster, births: u64) {
-        let partitions = cluster.log.partitions;
+        let partitions = cluster.log.taking_turns();
         for birth in self.seen..births.min(self.seen.saturating_add(partitions)) {
             if let Some(at) = self.by_number.get(&(birth % partitions)).copied() {
                 self.queue(at);

@@ -15,6 +15,16 @@ pub(crate) enum Offered {
     /// One more than was fetched, in each partition and for ever, once all of them are asked for:
     /// answers hold a batch of each partition in turn.
     Turns,
+    /// So many were there before anybody asked; so many bytes a second over the first `active`
+    /// partitions, from when the source is told to.
+    Later {
+        /// In each partition.
+        stored: u64,
+        /// Partitions that get more, at least 1.
+        active: u64,
+        /// Bytes a second.
+        rate: f64,
+    },
 }
 
 /// Every partition.
@@ -63,6 +73,19 @@ impl SyntheticLog {
         matches!(self.offered, Offered::Stored(_))
     }
 
+    /// Whether batches come once the source is told to.
+    pub(crate) fn is_told(&self) -> bool {
+        matches!(self.offered, Offered::Later { .. })
+    }
+
+    /// Partitions that batches come to in turn: the first ones.
+    pub(crate) fn taking_turns(&self) -> u64 {
+        match self.offered {
+            Offered::Later { active, .. } => active.clamp(1, self.partitions),
+            Offered::Stored(_) | Offered::Rate(_) | Offered::Turns => self.partitions,
+        }
+    }
+
     /// Whether batches come to whoever goes on.
     pub(crate) fn takes_turns(&self) -> bool {
         self.offered == Offered::Turns
@@ -73,7 +96,7 @@ impl SyntheticLog {
         match self.offered {
             Offered::Turns => 0,
             Offered::Stored(batches) => batches.saturating_mul(self.partitions),
-            Offered::Rate(bytes_per_s) => {
+            Offered::Rate(bytes_per_s) | Offered::Later { rate: bytes_per_s, .. } => {
                 whole(elapsed.as_secs_f64() * bytes_per_s / bytes(self.batch.len()))
             }
         }
@@ -83,7 +106,7 @@ impl SyntheticLog {
     pub(crate) fn birth(&self, births: u64) -> Option<Duration> {
         match self.offered {
             Offered::Stored(_) | Offered::Turns => None,
-            Offered::Rate(bytes_per_s) => {
+            Offered::Rate(bytes_per_s) | Offered::Later { rate: bytes_per_s, .. } => {
                 let seconds = counted(births + 1) * bytes(self.batch.len()) / bytes_per_s;
                 Some(Duration::from_secs_f64(seconds))
             }
@@ -92,7 +115,15 @@ impl SyntheticLog {
 
     /// Batches of `partition` among the first `births`, which come to partitions in turn.
     pub(crate) fn batches(&self, partition: u64, births: u64) -> u64 {
-        births / self.partitions + u64::from(births % self.partitions > partition)
+        let turns = self.taking_turns();
+        let came = match turns > partition {
+            true => births / turns + u64::from(births % turns > partition),
+            false => 0,
+        };
+        match self.offered {
+            Offered::Later { stored, .. } => stored + came,
+            Offered::Stored(_) | Offered::Rate(_) | Offered::Turns => came,
+        }
     }
 
     /// Log end offset of a partition with so many batches.
@@ -155,6 +186,15 @@ mod tests {
         assert_eq!(of(0), [0, 0, 0]);
         assert_eq!(of(4), [2, 1, 1]);
         assert_eq!(of(6), [2, 2, 2]);
+    }
+
+    #[test]
+    fn what_comes_later_comes_to_the_first_ones() {
+        let log = log(Offered::Later { stored: 4, active: 2, rate: 1_000.0 });
+        let of = |births| [0, 1, 2].map(|partition| log.batches(partition, births));
+        assert_eq!(of(0), [4, 4, 4]);
+        assert_eq!(of(3), [6, 5, 4]);
+        assert_eq!(log.births(Duration::ZERO), 0);
     }
 
     #[test]

@@ -11,4 +11,4 @@ mod raw;
 mod server;
 
 pub(crate) use log::{Offered, SyntheticLog};
-pub(crate) use server::serve;
+pub(crate) use server::{Served, serve};

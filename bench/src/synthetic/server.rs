@@ -2,8 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -48,6 +48,19 @@ const EARLIEST: i64 = -2;
 /// How long a client may take for a request or an answer.
 const PEER_TIMEOUT: Duration = Duration::from_mins(10);
 
+/// Of topic names; a number follows.
+const PREFIX: &str = "synthetic-";
+
+/// What is served.
+pub(crate) struct Served {
+    /// All partitions.
+    pub(crate) log: SyntheticLog,
+    /// Partitions of a topic.
+    pub(crate) per_topic: u64,
+    /// When [`Offered::Later`](super::Offered::Later) is to begin.
+    pub(crate) told: Arc<OnceLock<Instant>>,
+}
+
 /// The one broker.
 pub(crate) struct Cluster {
     pub(super) log: SyntheticLog,
@@ -58,6 +71,7 @@ pub(crate) struct Cluster {
     topics: Vec<Topic>,
     per_topic: u64,
     sessions: AtomicI32,
+    told: Arc<OnceLock<Instant>>,
 }
 
 struct Topic {
@@ -67,22 +81,28 @@ struct Topic {
 
 impl Cluster {
     /// Partitions are spread over topics of `per_topic`.
-    fn new(log: SyntheticLog, per_topic: u64, address: SocketAddr) -> Self {
+    fn new(served: Served, address: SocketAddr) -> Self {
+        let Served { log, per_topic, told } = served;
         let per_topic = per_topic.max(1);
         let topics = (0..log.partitions.div_ceil(per_topic))
             .map(|at| Topic {
-                name: format!("synthetic-{at}"),
+                name: format!("{PREFIX}{at}"),
                 id: Uuid::from_u64_pair(0x4000, (1 << 63) | at),
             })
             .collect();
         let asked = AskedFor::new(log.partitions);
         let turning = if log.takes_turns() { log.partitions } else { 0 };
         let turns = (0..turning).map(|_| AtomicU64::new(0)).collect();
-        Self { log, address, asked, turns, topics, per_topic, sessions: AtomicI32::new(1) }
+        Self { log, address, asked, turns, topics, per_topic, sessions: AtomicI32::new(1), told }
+    }
+
+    /// When batches began to come.
+    fn begun(&self) -> Option<Instant> {
+        if self.log.is_told() { self.told.get().copied() } else { self.asked.all_since() }
     }
 
     pub(super) fn births(&self) -> u64 {
-        match self.asked.all_since() {
+        match self.begun() {
             Some(begun) => self.log.births(begun.elapsed()),
             // What is stored is there before anybody asks.
             None if self.log.is_stored() => self.log.births(Duration::ZERO),
@@ -91,7 +111,7 @@ impl Cluster {
     }
 
     pub(super) fn birth(&self, births: u64) -> Option<Instant> {
-        let begun = self.asked.all_since()?;
+        let begun = self.begun()?;
         self.log.birth(births).map(|at| begun + at)
     }
 
@@ -128,7 +148,8 @@ impl Cluster {
     }
 
     fn named(&self, name: &str) -> Option<&Topic> {
-        self.topics.iter().find(|topic| topic.name == name)
+        let number = name.strip_prefix(PREFIX)?.parse::<usize>().ok()?;
+        self.topics.get(number)
     }
 
     fn partitions_of(&self, topic: &Topic) -> i32 {
@@ -225,13 +246,12 @@ fn text(value: &str) -> StrBytes {
 /// Serves until the process ends; calls `listening` with the addresses of the listener and of
 /// the raw port.
 pub(crate) fn serve(
-    log: SyntheticLog,
-    per_topic: u64,
+    served: Served,
     listening: impl FnOnce(SocketAddr, SocketAddr),
 ) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    let cluster = Arc::new(Cluster::new(log, per_topic, address));
+    let cluster = Arc::new(Cluster::new(served, address));
     listening(address, raw::serve(&cluster)?);
     loop {
         let (stream, _) = listener.accept()?;

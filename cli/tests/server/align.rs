@@ -109,6 +109,24 @@ fn an_alignment_that_dies_before_its_cut_goes_on() {
     ]);
 }
 
+/// A sync for each of very many would hold up the control thread for minutes.
+#[test]
+fn what_is_cut_next_is_recorded_together() {
+    let (source, stopped) = &*STOPPED;
+    let home = stopped.copy();
+    let mut server = home.start_to_hold_at("truncation.recorded");
+    let mut client = server.client();
+    run(start_t(&mut client));
+    server.holds();
+    let gaps = fs::read(home.log_dir().join("mirror-gaps")).unwrap();
+    assert_eq!(GapFile::decode(&gaps).unwrap().records.len(), PARTITIONS.len());
+    for partition in PARTITIONS {
+        assert!(home.bytes(partition) == stopped.bytes(partition), "{partition} is not cut yet");
+    }
+    server.kill();
+    goes_on(&home, source, "recorded together");
+}
+
 #[test]
 fn an_alignment_that_dies_in_its_cut_goes_on() {
     dies_at(&[

@@ -6,6 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use uuid::Uuid;
 
 use super::partition::{Action, Cx, Event, PartitionMirror, Run, Stored};
 use super::record::{LastMirrored, MirrorKey, StateRecord};
@@ -13,7 +17,7 @@ use super::retry::RetryPolicy;
 use super::state::{DesiredState, MirrorState};
 use crate::metadata::image::MetadataImage;
 use crate::time::Tick;
-use crate::types::LeaderEpoch;
+use crate::types::{LeaderEpoch, TopicId};
 
 /// What is to be done about one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,11 +167,16 @@ impl Mirrors {
     /// A partition is aligned and will mirror again: what its last stop has left, in whichever
     /// mirror, counts no more once its next state is durable.
     pub fn outdate(&mut self, key: &MirrorKey) {
-        let is_same = |of: &&MirrorKey| (of.topic, of.partition) == (key.topic, key.partition);
-        let gone: Vec<_> = self.last_mirrored.keys().filter(is_same).cloned().collect();
-        for of in gone {
-            self.last_mirrored.remove(&of);
-            self.outdated.push((key.clone(), of));
+        // Mirrors are few, and their partitions very many: all are aligned one after another.
+        let mut next = self.last_mirrored.keys().next();
+        while let Some(MirrorKey { mirror, .. }) = next {
+            let of = MirrorKey { mirror: Arc::clone(mirror), ..key.clone() };
+            if self.last_mirrored.remove(&of).is_some() {
+                self.outdated.push((key.clone(), of.clone()));
+            }
+            let last = MirrorKey { topic: TopicId(Uuid::max()), partition: i32::MAX, ..of };
+            let behind = (Bound::Excluded(last), Bound::Unbounded);
+            next = self.last_mirrored.range(behind).next().map(|(key, _)| key);
         }
     }
 
@@ -318,14 +327,11 @@ impl Mirrors {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
-
-    use uuid::Uuid;
 
     use super::super::partition::Failure;
     use super::*;
-    use crate::types::{Offset, TopicId};
+    use crate::types::Offset;
 
     fn key(partition: i32) -> MirrorKey {
         MirrorKey { mirror: "m".into(), topic: TopicId(Uuid::from_u128(7)), partition }
@@ -360,6 +366,28 @@ mod tests {
             mirrors.tell(&key, Event::Finished(run), at(1), 0);
         }
         assert_eq!(store_all(&mut mirrors, at(1)), [MirrorState::Mirroring; 3]);
+    }
+
+    /// A topic may have been stopped in several mirrors, one after another.
+    #[test]
+    fn what_is_outdated_is_so_in_every_mirror_and_for_no_other_partition() {
+        let mut mirrors = Mirrors::new(RetryPolicy::default());
+        let last = Some(LastMirrored { epoch: LeaderEpoch(1), offset: Offset(2) });
+        let of = |mirror: &str, partition| MirrorKey { mirror: mirror.into(), ..key(partition) };
+        for mirror in ["a", "m", "z"] {
+            mirrors.set_last_mirrored(of(mirror, 0), last);
+            mirrors.set_last_mirrored(of(mirror, 2), last);
+        }
+        mirrors.set_last_mirrored(of("b", 1), last);
+        mirrors.set_last_mirrored(of("m", 1), last);
+        mirrors.outdate(&key(1));
+        let gone: Vec<_> = mirrors.outdated.iter().map(|(_, of)| of.clone()).collect();
+        assert_eq!(gone, [of("b", 1), of("m", 1)]);
+        mirrors.outdate(&key(2));
+        let left: Vec<_> = mirrors.last_mirrored.keys().cloned().collect();
+        assert_eq!(left, ["a", "m", "z"].map(|mirror| of(mirror, 0)));
+        mirrors.outdate(&key(2));
+        assert_eq!(mirrors.outdated.len(), 5);
     }
 
     #[test]

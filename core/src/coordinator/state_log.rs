@@ -275,6 +275,12 @@ impl StateLog {
         Ok(())
     }
 
+    /// The partition that [`Self::compact_due`] would compact now.
+    pub fn due(&self) -> Option<u16> {
+        let min = self.options.compact_bytes_min;
+        Some(self.partitions.iter().find(|it| it.is_due(min))?.index())
+    }
+
     /// Compacts one partition whose log is larger than both [`StateLogOptions::compact_bytes_min`]
     /// and four times what lives in it; `None` if there is none. Call it after an append, until
     /// there is none. Offsets stay; tombstones go with everything that they delete.

@@ -2,6 +2,7 @@
 //! once: the straight path, and the turns that a source forces.
 
 mod ahead;
+mod asked;
 mod wan;
 
 use std::collections::{BTreeMap, HashMap};
@@ -122,6 +123,10 @@ struct World {
     local_epoch: i32,
     /// Newest version of Fetch that the source has.
     fetch_version: i16,
+    /// What it answers to Fetch, for the partition; 0 for no error.
+    error: i16,
+    /// Every request that it got.
+    frames: Vec<Bytes>,
     /// Requests on their way to the source, each answered in a round of its own.
     sent: Vec<(ConnectionId, Bytes)>,
     gone: Vec<ConnectionId>,
@@ -151,6 +156,8 @@ impl World {
             leader_epoch: 3,
             local_epoch: -1,
             fetch_version: 16,
+            error: 0,
+            frames: Vec::new(),
             sent: Vec::new(),
             gone: Vec::new(),
             made: Vec::new(),
@@ -268,6 +275,7 @@ impl World {
 
     fn answer(&mut self, connection: ConnectionId, bytes: &Bytes) {
         let mut asked = None;
+        self.frames.push(bytes.clone());
         let frame = response(bytes, self.fetch_version, |fetch| {
             asked = Some(fetch.clone());
             self.fetch(fetch)
@@ -319,15 +327,17 @@ impl World {
             .iter()
             .find(|(base, _)| base + 2 >= from)
             .map_or(self.log.len(), |&(_, position)| position);
-        let end = self.log.len().min(start + self.answer_bytes);
-        if start == end && request.session_epoch > 0 {
+        let failed = self.error != 0;
+        let end = if failed { start } else { self.log.len().min(start + self.answer_bytes) };
+        if !failed && start == end && request.session_epoch > 0 {
             return response;
         }
         let partition = PartitionData::default()
             .with_partition_index(0)
-            .with_high_watermark(self.high_watermark)
-            .with_last_stable_offset(self.high_watermark)
-            .with_log_start_offset(0)
+            .with_error_code(self.error)
+            .with_high_watermark(if failed { -1 } else { self.high_watermark })
+            .with_last_stable_offset(if failed { -1 } else { self.high_watermark })
+            .with_log_start_offset(if failed { -1 } else { 0 })
             .with_records(Some(Bytes::copy_from_slice(&self.log[start..end])));
         response.responses.push(
             FetchableTopicResponse::default().with_topic_id(TOPIC).with_partitions(vec![partition]),

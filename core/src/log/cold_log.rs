@@ -230,6 +230,11 @@ impl ColdLog {
         self.sealed.iter().map(SealedSegment::extent).chain(active)
     }
 
+    /// How many of its segments are no longer written to.
+    pub fn sealed_count(&self) -> usize {
+        self.sealed.len()
+    }
+
     /// Epochs of the batches.
     pub fn epochs(&self) -> &EpochCache {
         &self.epochs

@@ -77,6 +77,18 @@ pub struct ReadRun {
     pub end_bound: Offset,
 }
 
+/// What comes of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadPlan {
+    /// These bytes.
+    Run(ReadRun),
+    /// Nothing is readable there, or not even the first batch fits. What later segments hold
+    /// would leave something out.
+    Nothing,
+    /// All of these segments end below the wanted offset: the next ones may have it.
+    Beyond,
+}
+
 /// Why a read cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadPlanError<E> {
@@ -112,8 +124,7 @@ pub struct BatchPlace {
     pub last_offset: Offset,
 }
 
-/// Plans a read over `segments`, which rise by base offset. `None`: nothing is
-/// readable there, or not even the first batch fits.
+/// Plans a read over `segments`, which rise by base offset.
 ///
 /// # Errors
 ///
@@ -122,15 +133,15 @@ pub fn plan_read<R: SegmentRead>(
     segments: &[SegmentExtent],
     request: &ReadRequest,
     reader: &mut R,
-) -> Result<Option<ReadRun>, ReadPlanError<R::Error>> {
+) -> Result<ReadPlan, ReadPlanError<R::Error>> {
     if request.from >= request.to {
-        return Ok(None);
+        return Ok(ReadPlan::Nothing);
     }
     let at_or_below = segments.partition_point(|segment| segment.base <= request.from);
     let candidates = segments.get(at_or_below.saturating_sub(1)..).unwrap_or_default();
     for (index, segment) in candidates.iter().enumerate() {
         if segment.base >= request.to {
-            return Ok(None);
+            return Ok(ReadPlan::Nothing);
         }
         // Compaction may have taken all that is at or behind the offset: look further.
         let Some(first) = locate(*segment, request.from, reader)? else { continue };
@@ -147,7 +158,10 @@ pub fn plan_read<R: SegmentRead>(
         };
         // A cut-off first batch would be of no use to anybody.
         let fits = first.size <= bytes_max && first.position + first.size <= end;
-        return Ok(fits.then(|| ReadRun {
+        if !fits {
+            return Ok(ReadPlan::Nothing);
+        }
+        return Ok(ReadPlan::Run(ReadRun {
             segment: segment.base,
             position: first.position,
             len: bytes_max.min(end - first.position),
@@ -155,7 +169,7 @@ pub fn plan_read<R: SegmentRead>(
             end_bound: request.to.min(next_base),
         }));
     }
-    Ok(None)
+    Ok(ReadPlan::Beyond)
 }
 
 /// The first batch of `segment` that reaches `offset`, `None` if all end below it.

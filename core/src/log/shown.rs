@@ -30,6 +30,8 @@ pub struct ShownLog {
     pub last_stable: Offset,
     /// By base offset; the last one grows.
     pub segments: Vec<SegmentExtent>,
+    /// So many of them, from the first on, are sealed: neither they nor their indexes change.
+    pub sealed: usize,
     /// Epochs of the batches.
     pub epochs: EpochCache,
 }
@@ -47,12 +49,17 @@ impl ShownLog {
         let same = self.segments.len() == sealed.len() + moving.clone().count()
             && self.segments.first().map(|extent| extent.base) == first;
         if same {
-            let known = self.segments.iter_mut().skip(sealed.len());
-            known.zip(moving).for_each(|(known, extent)| *known = extent);
+            // Some may have grown and been sealed since they were shown last.
+            let from = self.sealed.min(sealed.len());
+            let since = sealed.get(from..).unwrap_or_default();
+            let since = since.iter().map(SealedSegment::extent).chain(moving);
+            let known = self.segments.iter_mut().skip(from);
+            known.zip(since).for_each(|(known, extent)| *known = extent);
         } else {
             self.segments.clear();
             self.segments.extend(sealed.iter().map(SealedSegment::extent).chain(moving));
         }
+        self.sealed = sealed.len();
         if !self.epochs.has_ends_of(log.epochs()) {
             self.epochs.clone_from(log.epochs());
         }
@@ -68,6 +75,7 @@ impl ShownLog {
             log_end: log.log_end,
             last_stable: log.producers.last_stable_offset(log.log_end),
             segments: sealed.chain(active).collect(),
+            sealed: log.sealed.len(),
             epochs: log.epochs.clone(),
         }
     }
@@ -79,8 +87,14 @@ impl ShownLog {
             log_end: log.log_end(),
             last_stable: log.last_stable_offset(),
             segments: log.segments().collect(),
+            sealed: log.sealed_count(),
             epochs: log.epochs().clone(),
         }
+    }
+
+    /// Whether a segment of it is sealed.
+    pub fn is_sealed(&self, segment: SegmentExtent) -> bool {
+        self.segments.get(self.sealed).is_none_or(|moving| segment.base < moving.base)
     }
 
     /// The segments that may hold `from` or what follows it, at most `max` of them.
@@ -95,6 +109,11 @@ impl ShownLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::config::LogConfig;
+    use crate::log::index::SegmentIndexes;
+    use crate::log::producer_state::ProducerState;
+    use crate::log::segment::RecoveredSegment;
+    use crate::types::TimestampMs;
 
     #[test]
     fn segments_begin_with_the_one_that_has_the_offset() {
@@ -110,5 +129,46 @@ mod tests {
         assert_eq!(bases(20, 9), [20, 30, 40]);
         assert_eq!(bases(99, 9), [40]);
         assert!(ShownLog::default().segments_from(Offset(0), 1).is_empty());
+    }
+
+    /// Readers who were looking when a segment grew for the last time see all of it, also if it
+    /// was sealed before they were shown the log again.
+    #[test]
+    fn a_segment_that_was_sealed_meanwhile_is_shown_whole() {
+        let config = LogConfig::default();
+        let sealed = |base, size_bytes| SealedSegment { base: Offset(base), size_bytes };
+        let active = RecoveredSegment {
+            base: Offset(20),
+            size_bytes: 7,
+            indexes: SegmentIndexes::new(Offset(20), &config),
+            side_bytes: [0; 3],
+            first_timestamp: None,
+            created: TimestampMs(1),
+        };
+        let now = PartitionLog::new(RecoveredLog {
+            dir: "t-0".into(),
+            config,
+            log_start: Offset::ZERO,
+            log_end: Offset(25),
+            recovery_point: Offset::ZERO,
+            sealed: vec![sealed(0, 90), sealed(10, 80)],
+            active: Some(active),
+            epochs: EpochCache::default(),
+            producers: ProducerState::new(Offset(25)),
+        });
+        let extent = |base, len| SegmentExtent { base: Offset(base), len };
+        let mut shown = ShownLog {
+            log_end: Offset(15),
+            segments: vec![extent(0, 90), extent(10, 50), extent(20, 0)],
+            sealed: 1,
+            ..ShownLog::default()
+        };
+        let is_sealed = |shown: &ShownLog| {
+            shown.segments.iter().map(|it| shown.is_sealed(*it)).collect::<Vec<_>>()
+        };
+        assert_eq!(is_sealed(&shown), [true, false, false]);
+        shown.follow(&now);
+        assert_eq!(shown.segments, [extent(0, 90), extent(10, 80), extent(20, 7)]);
+        assert_eq!(is_sealed(&shown), [true, true, false]);
     }
 }

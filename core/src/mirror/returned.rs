@@ -73,7 +73,8 @@ pub enum StopReason {
     /// The source keeps refusing an offset that it says it has.
     #[error(
         "the source refuses offset {log_end} though it has {earliest} to {latest}: its leader \
-         epochs do not fit the copy's; compare with heliostat verify"
+         epochs do not fit the copy's, or its tiered storage has lost that part; compare with \
+         heliostat verify"
     )]
     InRangeRefused {
         /// End of the copy, exclusive.

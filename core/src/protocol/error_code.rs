@@ -53,7 +53,8 @@ pub enum SessionFault {
 impl ErrorCode {
     /// No error.
     pub const NONE: Self = Self(0);
-    /// The broker failed in a way that it does not explain.
+    /// The broker failed in a way that it does not explain. Also what it says while its
+    /// remote (tiered) storage cannot be read.
     pub const UNKNOWN_SERVER_ERROR: Self = Self(-1);
     /// The offset is below the log start or past the log end.
     pub const OFFSET_OUT_OF_RANGE: Self = Self(1);
@@ -67,7 +68,8 @@ impl ErrorCode {
     pub const NOT_LEADER_OR_FOLLOWER: Self = Self(6);
     /// No answer within the time that the request, or the listener, gives.
     pub const REQUEST_TIMED_OUT: Self = Self(7);
-    /// The replica exists but cannot serve.
+    /// The replica exists but cannot serve, its list of remote segments not being read yet
+    /// for instance.
     pub const REPLICA_NOT_AVAILABLE: Self = Self(9);
     /// The coordinator still reads its log.
     pub const COORDINATOR_LOAD_IN_PROGRESS: Self = Self(14);
@@ -129,6 +131,8 @@ impl ErrorCode {
     pub const INCONSISTENT_TOPIC_ID: Self = Self(103);
     /// Topics of a session changed between having and not having IDs.
     pub const FETCH_SESSION_TOPIC_ID_ERROR: Self = Self(106);
+    /// The offset is in remote (tiered) storage, from which followers are not served.
+    pub const OFFSET_MOVED_TO_TIERED_STORAGE: Self = Self(109);
     /// The request is for a controller and came to a broker, or the reverse.
     pub const MISMATCHED_ENDPOINT_TYPE: Self = Self(114);
     /// No such kind of endpoint is known.
@@ -173,7 +177,25 @@ impl ErrorCode {
         NAMES.get(index).copied()
     }
 
-    /// What the fetcher does about it. A code that is not known here is retried,
+    /// What an operator should know about the code and its name does not tell.
+    pub fn hint(self) -> Option<&'static str> {
+        match self {
+            Self::UNKNOWN_SERVER_ERROR => {
+                Some("see that broker's log; it says so while its tiered storage fails, too")
+            }
+            Self::REPLICA_NOT_AVAILABLE => {
+                Some("its tiered storage may still be loading; see that broker's log")
+            }
+            Self::KAFKA_STORAGE_ERROR => Some("a log directory of that broker is offline"),
+            Self::OFFSET_MOVED_TO_TIERED_STORAGE => {
+                Some("which it says to followers; this is none, so see what stands in between")
+            }
+            _ => None,
+        }
+    }
+
+    /// What the fetcher does about it. What passes by itself at the source, its remote
+    /// (tiered) storage included, is retried for ever and counts as no attempt. A code that is not known here is retried,
     /// as Kafka's own clients do: later releases add codes.
     pub fn reaction(self) -> Reaction {
         match self.0 {
@@ -190,7 +212,8 @@ impl ErrorCode {
             71 => Reaction::SessionReset(SessionFault::InvalidEpoch),
             106 => Reaction::SessionReset(SessionFault::TopicId),
             74 => Reaction::FencedEpoch,
-            // A request that is wrong in itself; it would be as wrong the next time.
+            // A request that is wrong in itself; it would be as wrong the next time. 109 goes
+            // to followers only: to a consumer a leader reads from remote storage.
             4 | 10 | 17 | 33 | 34 | 40 | 42 | 72 | 104 | 109 => Reaction::Fatal,
             _ => Reaction::Retry,
         }
@@ -426,6 +449,9 @@ mod tests {
             (ErrorCode::INCONSISTENT_TOPIC_ID, Reaction::UnknownTopic),
             (ErrorCode::NOT_LEADER_OR_FOLLOWER, Reaction::LeaderMoved),
             (ErrorCode::KAFKA_STORAGE_ERROR, Reaction::RefreshMetadata),
+            (ErrorCode::REPLICA_NOT_AVAILABLE, Reaction::RefreshMetadata),
+            (ErrorCode::REQUEST_TIMED_OUT, Reaction::Retry),
+            (ErrorCode::OFFSET_MOVED_TO_TIERED_STORAGE, Reaction::Fatal),
             (ErrorCode::FENCED_LEADER_EPOCH, Reaction::FencedEpoch),
             (ErrorCode::UNKNOWN_LEADER_EPOCH, Reaction::Retry),
             (ErrorCode::OFFSET_NOT_AVAILABLE, Reaction::Retry),

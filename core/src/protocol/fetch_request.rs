@@ -107,6 +107,11 @@ impl FetchPlan<'_> {
     /// If a topic has no ID and the version names topics by ID: the version was
     /// not chosen with [`BrokerApis::fetch_version`](super::BrokerApis::fetch_version).
     pub fn encode(&self, version: i16, id: RequestId<'_>) -> Result<Bytes, EncodeError> {
+        encode_request(id, version, &self.request(version))
+    }
+
+    /// The body in `version`, as a consumer's.
+    pub(super) fn request(&self, version: i16) -> FetchRequest {
         let by_id = version > FETCH_VERSION_NAMES_MAX;
         let mut request = FetchRequest::default()
             .with_replica_id((-1).into())
@@ -124,7 +129,7 @@ impl FetchPlan<'_> {
         if version >= 11 {
             request.rack_id = StrBytes::from_string(self.rack.to_owned());
         }
-        encode_request(id, version, &request)
+        request
     }
 }
 

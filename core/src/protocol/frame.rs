@@ -34,6 +34,17 @@ pub(super) fn encode_request<R: Request>(
     version: i16,
     request: &R,
 ) -> Result<Bytes, EncodeError> {
+    encode_request_as(id, version, version, request)
+}
+
+/// As [`encode_request`], with a body in another version than the header says: one that
+/// differs by what `request` carries as unknown tagged fields.
+pub(super) fn encode_request_as<R: Request>(
+    id: RequestId<'_>,
+    version: i16,
+    body_version: i16,
+    request: &R,
+) -> Result<Bytes, EncodeError> {
     let header = RequestHeader::default()
         .with_request_api_key(R::KEY)
         .with_request_api_version(version)
@@ -44,7 +55,7 @@ pub(super) fn encode_request<R: Request>(
     let mut frame = BytesMut::new();
     frame.put_i32(0);
     header.encode(&mut frame, R::header_version(version)).map_err(|e| refused(e.to_string()))?;
-    request.encode(&mut frame, version).map_err(|e| refused(e.to_string()))?;
+    request.encode(&mut frame, body_version).map_err(|e| refused(e.to_string()))?;
     let size = i32::try_from(frame.len() - 4)
         .map_err(|_| refused(format!("{} bytes are too many", frame.len())))?;
     frame[..4].copy_from_slice(&size.to_be_bytes());

@@ -10,6 +10,7 @@ mod body;
 mod describe_configs;
 mod epoch_end;
 mod error_code;
+mod fetch_follower;
 mod fetch_request;
 pub mod fetch_stream;
 mod frame;
@@ -23,6 +24,7 @@ pub use api_versions::{Api, ApiRange, ApiVersions, BrokerApis, VersionError};
 pub use describe_configs::{ConfigsRequest, TopicConfig, TopicConfigs};
 pub use epoch_end::{EpochEnd, EpochEndQuery, EpochEndsRequest};
 pub use error_code::{ErrorCode, Reaction, SessionFault};
+pub use fetch_follower::{FETCH_VERSION_MIRROR_EPOCH, FollowerFetch, FollowerPartition};
 pub use fetch_request::{
     FETCH_VERSION_NAMES_MAX, FETCH_VERSION_SENT_MAX, FETCH_VERSION_SESSIONS, FETCH_VERSION_ZSTD,
     FetchPartition, FetchPlan, FetchPosition, ForgottenPartition, TopicIdentity,

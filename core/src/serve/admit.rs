@@ -33,6 +33,12 @@ impl ServedFacts {
             IsolationLevel::ReadCommitted => self.last_stable.min(self.high_watermark),
         }
     }
+
+    /// As a follower reads, which moves the high watermark itself: up to the log end.
+    #[must_use]
+    pub fn read_by_follower(self) -> Self {
+        Self { high_watermark: self.log_end, last_stable: self.log_end, ..self }
+    }
 }
 
 /// Offsets that may be read; empty if `to <= from`.
@@ -147,6 +153,7 @@ mod tests {
             current_leader_epoch: LeaderEpoch::NONE,
             last_fetched_epoch: LeaderEpoch::NONE,
             log_start_offset: Offset::NONE,
+            mirror_leader_epoch: LeaderEpoch::NONE,
         }
     }
 
@@ -173,6 +180,13 @@ mod tests {
         // Past the watermark: legal, and empty.
         assert_eq!(to(95, UNCOMMITTED), Ok(95));
         assert_eq!(to(100, UNCOMMITTED), Ok(100));
+    }
+
+    #[test]
+    fn followers_read_up_to_the_log_end() {
+        let facts = FACTS.read_by_follower();
+        let got = admit_read(TopicId::NONE, &asked(95), UNCOMMITTED, &facts, epochs);
+        assert_eq!(got.map(|bounds| bounds.to), Ok(Offset(100)));
     }
 
     #[test]

@@ -6,6 +6,9 @@
 
 use kafka_protocol::messages::ApiKey;
 
+use super::request::TAG_MIRROR_LEADER_EPOCH;
+use crate::protocol::FETCH_VERSION_MIRROR_EPOCH;
+
 /// What is wrong with a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestShapeError {
@@ -153,6 +156,28 @@ impl Cursor<'_> {
         Ok(())
     }
 
+    /// Tagged fields of a partition of a Fetch request: the one that kafka-protocol passes
+    /// over as unknown is an `int32`, and is there once.
+    fn fetch_partition_tags(&mut self, version: i16) -> Shape {
+        if !self.flexible {
+            return Ok(());
+        }
+        let mut seen = false;
+        for _ in 0..self.uvarint("tagged fields")? {
+            let tag = self.uvarint("tag")?;
+            let bytes = self.uvarint("tagged field")?;
+            if version >= FETCH_VERSION_MIRROR_EPOCH && tag == TAG_MIRROR_LEADER_EPOCH {
+                if bytes != 4 || seen {
+                    let field = "mirror_leader_epoch";
+                    return Err(RequestShapeError::Length { field, length: i64::from(bytes) });
+                }
+                seen = true;
+            }
+            self.skip(usize::try_from(bytes).unwrap_or(usize::MAX), "tagged field")?;
+        }
+        Ok(())
+    }
+
     fn api_versions(&mut self, version: i16) -> Shape {
         if version >= 3 {
             self.string("client_software_name")?;
@@ -188,7 +213,7 @@ impl Cursor<'_> {
                 let last_epoch = if version >= 12 { 4 } else { 0 };
                 let log_start = if version >= 5 { 8 } else { 0 };
                 partition.skip(16 + epoch + last_epoch + log_start, "partition")?;
-                partition.tags()
+                partition.fetch_partition_tags(version)
             })?;
             topic.tags()
         })?;

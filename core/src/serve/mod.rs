@@ -18,7 +18,9 @@ pub use admit::{Divergence, ReadBounds, ReadFault, ServedFacts, admit_read, chec
 pub use budget::{FetchBudget, Take, WaitDecision, WaitFacts, decide_wait};
 pub use guard::{RequestShapeError, check_request_shape};
 pub use isolation::{IsolationLevel, aborted_in};
-pub use request::{FetchParams, FetchRequestFacts, PartitionKey, TopicKey};
+pub use request::{
+    FetchDecodeError, FetchParams, FetchRequestFacts, PartitionKey, TopicKey, decode_fetch,
+};
 pub use response::{
     CurrentLeader, FetchResponseHead, FetchResponseLayout, NodeEndpoint, PartitionAnswer, Piece,
 };

@@ -2,15 +2,46 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kafka_protocol::messages::FetchRequest;
+use kafka_protocol::messages::fetch_request::FetchPartition;
+use kafka_protocol::protocol::Decodable;
 
 use super::isolation::IsolationLevel;
-use crate::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
+use crate::protocol::FETCH_VERSION_MIRROR_EPOCH;
+use crate::types::{BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition};
 
 /// Fetch version from which topics travel by ID and not by name.
 pub(super) const VERSION_TOPIC_IDS: i16 = 13;
 /// Fetch version from which topics to forget and sessions exist.
 pub(super) const VERSION_SESSIONS: i16 = 7;
+/// Fetch version from which a follower tells of itself in a struct of its own.
+const VERSION_REPLICA_STATE: i16 = 15;
+/// Newest version that kafka-protocol decodes. Version 19 adds a tagged field to it.
+const VERSION_DECODED_MAX: i16 = 18;
+/// Tag of `MirrorLeaderEpoch` in a partition of a request.
+pub(super) const TAG_MIRROR_LEADER_EPOCH: u32 = 2;
+
+/// A Fetch request that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Fetch v{version} cannot be read: {reason}")]
+pub struct FetchDecodeError {
+    /// Version of the request.
+    pub version: i16,
+    /// What the decoder says.
+    pub reason: String,
+}
+
+/// Reads the body of a Fetch request, up to version 19. Its shape has been checked.
+///
+/// # Errors
+///
+/// [`FetchDecodeError`] for a body or a version that is none.
+pub fn decode_fetch(version: i16, body: &Bytes) -> Result<FetchRequest, FetchDecodeError> {
+    let known = if version == FETCH_VERSION_MIRROR_EPOCH { VERSION_DECODED_MAX } else { version };
+    FetchRequest::decode(&mut body.clone(), known)
+        .map_err(|error| FetchDecodeError { version, reason: error.to_string() })
+}
 
 /// A topic as the request names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +81,9 @@ pub struct FetchParams {
     pub last_fetched_epoch: LeaderEpoch,
     /// Log start offset of a follower; −1 from consumers.
     pub log_start_offset: Offset,
+    /// `MirrorLeaderEpoch` of a mirror's follower, [`LeaderEpoch::NONE`] from all others
+    /// and before version 19.
+    pub mirror_leader_epoch: LeaderEpoch,
 }
 
 /// One Fetch request. Negative sizes count as 0.
@@ -65,6 +99,8 @@ pub struct FetchRequestFacts {
     pub max_bytes: u32,
     /// What the client may see of transactions.
     pub isolation: IsolationLevel,
+    /// The follower that fetches, `None` for a consumer.
+    pub replica: Option<BrokerId>,
     /// Session, 0 for none.
     pub session_id: i32,
     /// Epoch in the session: 0 asks for a full fetch and a session, −1 for a full
@@ -94,6 +130,7 @@ impl FetchRequestFacts {
                     current_leader_epoch: LeaderEpoch(asked.current_leader_epoch),
                     last_fetched_epoch: LeaderEpoch(asked.last_fetched_epoch),
                     log_start_offset: Offset(asked.log_start_offset),
+                    mirror_leader_epoch: mirror_leader_epoch(version, asked),
                 };
                 (key, params)
             }));
@@ -110,18 +147,35 @@ impl FetchRequestFacts {
         }
         // Before sessions every fetch is a full one that asks for none.
         let sessions = version >= VERSION_SESSIONS;
+        let replica = if version >= VERSION_REPLICA_STATE {
+            request.replica_state.replica_id.0
+        } else {
+            request.replica_id.0
+        };
         Self {
             version,
             max_wait_ms: size(request.max_wait_ms),
             min_bytes: size(request.min_bytes),
             max_bytes: size(request.max_bytes),
             isolation: IsolationLevel::from_wire(request.isolation_level),
+            replica: (replica >= 0).then_some(BrokerId(replica)),
             session_id: if sessions { request.session_id } else { 0 },
             session_epoch: if sessions { request.session_epoch } else { -1 },
             partitions,
             forgotten,
         }
     }
+}
+
+/// The tagged field that kafka-protocol does not know, and that older versions do not have.
+fn mirror_leader_epoch(version: i16, asked: &FetchPartition) -> LeaderEpoch {
+    if version < FETCH_VERSION_MIRROR_EPOCH {
+        return LeaderEpoch::NONE;
+    }
+    let tag = TAG_MIRROR_LEADER_EPOCH.cast_signed();
+    let field = asked.unknown_tagged_fields.get(&tag);
+    let bytes = field.and_then(|field| <[u8; 4]>::try_from(&field[..]).ok());
+    bytes.map_or(LeaderEpoch::NONE, |bytes| LeaderEpoch(i32::from_be_bytes(bytes)))
 }
 
 fn size(value: i32) -> u32 {

@@ -12,6 +12,7 @@ use kafka_protocol::error::ResponseError;
 use super::admit::Divergence;
 use super::request::{PartitionKey, TopicKey};
 use crate::log::txn_index::AbortedTxn;
+use crate::protocol::FETCH_VERSION_MIRROR_EPOCH;
 use crate::records::varint::put_unsigned;
 use crate::types::{BrokerId, LeaderEpoch, Offset};
 
@@ -55,6 +56,9 @@ pub struct PartitionAnswer {
     pub diverging: Option<Divergence>,
     /// The leader, with an error about it (v12 on).
     pub current_leader: Option<CurrentLeader>,
+    /// Latest epoch in the log, for a follower of a mirror (v19 on); [`LeaderEpoch::NONE`]
+    /// leaves it out.
+    pub mirror_leader_epoch: LeaderEpoch,
     /// Aborted transactions of the range; `None` unless the client reads committed.
     pub aborted: Option<Vec<AbortedTxn>>,
     /// Bytes of records that follow.
@@ -72,6 +76,7 @@ impl PartitionAnswer {
             log_start: Offset::NONE,
             diverging: None,
             current_leader: None,
+            mirror_leader_epoch: LeaderEpoch::NONE,
             aborted: None,
             records_bytes: 0,
         }
@@ -306,8 +311,13 @@ impl Writer {
     }
 
     fn partition_tags(&mut self, answer: &PartitionAnswer) {
-        let count =
-            u64::from(answer.diverging.is_some()) + u64::from(answer.current_leader.is_some());
+        let mirror_epoch = answer
+            .mirror_leader_epoch
+            .known()
+            .filter(|_| self.version >= FETCH_VERSION_MIRROR_EPOCH);
+        let count = u64::from(answer.diverging.is_some())
+            + u64::from(answer.current_leader.is_some())
+            + u64::from(mirror_epoch.is_some());
         self.tags(count);
         if let Some(diverging) = answer.diverging {
             self.tagged(0, |out| {
@@ -322,6 +332,9 @@ impl Writer {
                 out.i32(current.epoch.0);
                 out.tags(0);
             });
+        }
+        if let Some(epoch) = mirror_epoch {
+            self.tagged(3, |out| out.i32(epoch.0));
         }
     }
 

@@ -13,7 +13,7 @@ use kafka_protocol::error::ResponseError;
 use super::request::{FetchParams, FetchRequestFacts, PartitionKey, VERSION_TOPIC_IDS};
 use super::response::PartitionAnswer;
 use crate::time::Tick;
-use crate::types::Offset;
+use crate::types::{LeaderEpoch, Offset};
 
 /// Epoch of a request that asks for a full fetch and a new session.
 const EPOCH_INITIAL: i32 = 0;
@@ -68,11 +68,18 @@ struct CachedPartition {
     /// What the client was last told; [`Offset::NONE`] makes it be told again.
     high_watermark: Offset,
     log_start: Offset,
+    mirror_leader_epoch: LeaderEpoch,
 }
 
 impl CachedPartition {
     fn new(params: FetchParams, turn: u64) -> Self {
-        Self { params, turn, high_watermark: Offset::NONE, log_start: Offset::NONE }
+        Self {
+            params,
+            turn,
+            high_watermark: Offset::NONE,
+            log_start: Offset::NONE,
+            mirror_leader_epoch: LeaderEpoch::NONE,
+        }
     }
 
     /// Whether `answer` says something new; remembers it as told.
@@ -80,9 +87,11 @@ impl CachedPartition {
         let news = answer.records_bytes > 0
             || answer.high_watermark != self.high_watermark
             || answer.log_start != self.log_start
+            || answer.mirror_leader_epoch != self.mirror_leader_epoch
             || answer.error.is_some()
             || answer.diverging.is_some();
         self.log_start = answer.log_start;
+        self.mirror_leader_epoch = answer.mirror_leader_epoch;
         // After an error the watermark is told again once the partition is well.
         self.high_watermark =
             if answer.error.is_some() { Offset::NONE } else { answer.high_watermark };

@@ -679,7 +679,10 @@ async fn rung(bells: &[AsyncFd<OwnedFd>]) -> usize {
 /// What holds a partition up, in words.
 pub(super) fn trouble_text(trouble: &Trouble) -> Arc<str> {
     match trouble {
-        Trouble::Source(code) => Arc::from(format!("the source answers {code}")),
+        Trouble::Source(code) => match code.hint() {
+            Some(hint) => Arc::from(format!("the source answers {code}: {hint}")),
+            None => Arc::from(format!("the source answers {code}")),
+        },
         Trouble::NoLeader => Arc::from("the partition has no leader at the source"),
         Trouble::Connection(reason) => Arc::clone(reason),
         Trouble::Refused(error) => Arc::from(format!("fetched again: {error}")),

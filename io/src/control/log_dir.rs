@@ -550,7 +550,7 @@ impl LogDir {
     /// Takes over the offsets of a log that was opened. If this says so, [`Self::settle`] must
     /// have succeeded before it is appended to.
     #[must_use]
-    pub(super) fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) -> bool {
+    pub(crate) fn opened(&mut self, partition: &TopicPartition, log: &RecoveredLog) -> bool {
         self.unvouched.remove(&partition.to_string());
         let before = self.known(partition);
         let high_watermark = before.high_watermark.max(Offset::ZERO);
@@ -574,7 +574,7 @@ impl LogDir {
     ///
     /// # Errors
     /// As [`Self::write_checkpoints`].
-    pub(super) fn settle(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn settle(&mut self) -> Result<(), StoreError> {
         if self.owes_checkpoints { self.write_checkpoints() } else { Ok(()) }
     }
 
@@ -623,27 +623,39 @@ impl LogDir {
         Ok(())
     }
 
-    /// Records what was lost or cut. Durable on return; a record that is there already
-    /// (of a step that a crash interrupted) is not repeated.
+    /// Records what was lost or cut, in one write. Durable on return; a record that is there
+    /// already (of a step that a crash interrupted) is not repeated.
     ///
     /// # Errors
     /// [`StoreError`] from the system; nothing may be cut then.
-    pub(super) fn record_gap(&mut self, record: GapRecord) -> Result<(), StoreError> {
-        let same = |old: &GapRecord| {
-            (old.kind, &old.partition, old.from, old.to)
-                == (record.kind, &record.partition, record.from, record.to)
-        };
-        let last = self.last_gap.get(&record.partition).and_then(|place| self.gaps.get(*place));
-        if last.is_some_and(same) {
+    pub(super) fn record_gaps(
+        &mut self,
+        records: impl IntoIterator<Item = GapRecord>,
+    ) -> Result<(), StoreError> {
+        let new = records.into_iter().filter(|record| !self.has_gap(record));
+        // One that cannot be written has a name that no topic has.
+        let new = new.filter_map(|record| record.encode().ok().map(|line| (record, line)));
+        let (records, lines): (Vec<_>, Vec<_>) = new.unzip();
+        if records.is_empty() {
             return Ok(());
         }
-        let Ok(line) = record.encode() else { return Ok(()) };
-        let line = if self.has_gap_file { line } else { gaps::header() + &line };
-        self.store.append(&top(names::MIRROR_GAPS), line.as_bytes())?;
+        let header = if self.has_gap_file { String::new() } else { gaps::header() };
+        let lines = header + &lines.concat();
+        self.store.append(&top(names::MIRROR_GAPS), lines.as_bytes())?;
         self.has_gap_file = true;
-        *self.last_gap.entry(&record.partition, || 0) = self.gaps.len();
-        self.gaps.push(record);
+        for record in records {
+            *self.last_gap.entry(&record.partition, || 0) = self.gaps.len();
+            self.gaps.push(record);
+        }
         Ok(())
+    }
+
+    /// Whether this is the newest record of its partition.
+    pub(super) fn has_gap(&self, record: &GapRecord) -> bool {
+        let last = self.last_gap.get(&record.partition).and_then(|place| self.gaps.get(*place));
+        last.is_some_and(|last| {
+            (last.kind, last.from, last.to) == (record.kind, record.from, record.to)
+        })
     }
 
     /// Ends a clean stop: recovers what nobody opened since a crash, writes the

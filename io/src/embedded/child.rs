@@ -1,6 +1,6 @@
 //! A process that speaks in lines, and goes with whoever started it.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::process::{self, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -71,6 +71,21 @@ impl Child {
         Ok(if line.is_empty() { Heard::End } else { Heard::Line(line) })
     }
 
+    /// Gives it a line of input.
+    ///
+    /// # Errors
+    /// From the system: most likely it has ended.
+    pub fn say(&mut self, line: &str) -> io::Result<()> {
+        let Some(input) = &mut self.input else { return Ok(()) };
+        writeln!(input, "{line}")?;
+        input.flush()
+    }
+
+    /// Its process ID.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Closes its input and waits for its end.
     ///
     /// # Errors
@@ -103,6 +118,8 @@ mod tests {
         let mut hear = || child.hear(|| false).unwrap();
         assert_eq!(hear(), Heard::Line("a\n".to_owned()));
         assert_eq!(hear(), Heard::Line("b\n".to_owned()));
+        child.say("c").unwrap();
+        assert_eq!(child.hear(|| false).unwrap(), Heard::Line("c\n".to_owned()));
         assert_eq!(child.end().unwrap().code(), Some(3), "it ends when its input does");
         let mut silent = shell("exit 0");
         assert_eq!(silent.hear(|| false).unwrap(), Heard::End);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use heliostat_core::coordinator::alignment::last_mirrored;
@@ -17,6 +18,7 @@ use heliostat_core::log::cold_log::ColdLog;
 use heliostat_core::log::recovery::OpenOptions;
 use heliostat_core::log::shown::ShownLog;
 use heliostat_core::types::{LeaderEpoch, TimestampMs, TopicPartition};
+use tokio::sync::Semaphore;
 
 use super::HostError;
 use super::error::with_causes;
@@ -67,6 +69,21 @@ struct MarkTask {
     source_cluster_id: Arc<str>,
 }
 
+/// Who looks at logs that are being stopped, and writes their markers.
+#[derive(Debug)]
+pub(super) struct LogWorkers {
+    permits: Arc<Semaphore>,
+    store: FileStore,
+}
+
+impl LogWorkers {
+    /// At most `threads` at a time, over the log dir `root`.
+    pub(super) fn new(root: &Path, threads: u32) -> Self {
+        let threads = usize::try_from(threads).unwrap_or(1).clamp(1, Semaphore::MAX_PERMITS);
+        Self { permits: Arc::new(Semaphore::new(threads)), store: FileStore::new(root) }
+    }
+}
+
 impl Host {
     /// Looks at the logs that have been given back.
     pub(super) fn inspect_stopping(&mut self) {
@@ -88,28 +105,29 @@ impl Host {
         Task { stop, options }
     }
 
-    /// Divides tasks among threads that may block; each reports after every few.
+    /// Divides tasks among threads that may block: few at a time, however many logs are given
+    /// back at once, and each for few logs, so that others come in between.
     fn in_parallel<T: Send + 'static>(
         &mut self,
         tasks: Vec<T>,
         work: impl Fn(Vec<T>, &mut FileStore) -> News + Clone + Send + 'static,
     ) {
         self.at_logs += tasks.len();
-        let threads = usize::try_from(self.config.mirror.recovery_threads).unwrap_or(1).max(1);
-        let each = tasks.len().div_ceil(threads).max(1);
-        let store = FileStore::new(&self.config.log_dir);
         let mut tasks = tasks.into_iter().peekable();
         while tasks.peek().is_some() {
-            let mut own = tasks.by_ref().take(each).collect::<Vec<_>>().into_iter();
-            let (work, sender, mut store) = (work.clone(), self.news_sender.clone(), store.clone());
-            tokio::task::spawn_blocking(move || {
-                loop {
-                    let some: Vec<T> = own.by_ref().take(LOGS_PER_REPORT).collect();
-                    // A host that has gone repeats it at its next start.
-                    if some.is_empty() || sender.send(work(some, &mut store)).is_err() {
-                        return;
-                    }
-                }
+            let some: Vec<T> = tasks.by_ref().take(LOGS_PER_REPORT).collect();
+            let (work, sender) = (work.clone(), self.news_sender.clone());
+            let LogWorkers { permits, store } = &self.log_workers;
+            // Clones sync together.
+            let (permits, mut store) = (Arc::clone(permits), store.clone());
+            // It goes with the host, whose next start repeats what has not begun.
+            tokio::task::spawn_local(async move {
+                let Ok(permit) = permits.acquire_owned().await else { return };
+                tokio::task::spawn_blocking(move || {
+                    // A host that has gone hears nothing.
+                    let _ = sender.send(work(some, &mut store));
+                    drop(permit);
+                });
             });
         }
     }

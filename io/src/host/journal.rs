@@ -120,11 +120,16 @@ impl Journal {
         if records.is_empty() {
             return Ok(());
         }
+        let served = Arc::clone(&self.served);
         let stored = self.lend(move |logs| {
             let with =
                 AppendAs { timestamp: TimestampMs(now_ms()), leader_epoch: logs.metadata.epoch() };
             logs.states.append(&mut logs.store, &records, with)?;
             loop {
+                // Readers know the log by its files, and those are replaced.
+                let due =
+                    logs.states.due().and_then(|it| served.log(MIRROR_STATE_TOPIC, it.into()));
+                due.inspect(|readers| readers.hide());
                 match logs.states.compact_due(&mut logs.store) {
                     Ok(Some(_)) => {}
                     Ok(None) => return Ok(()),

@@ -39,4 +39,4 @@ const SOURCE_ANSWERS_WITHIN: std::time::Duration = std::time::Duration::from_sec
 
 pub use append::AppendError;
 pub use error::HostError;
-pub use run::{Host, HostHandle, HostReport};
+pub use run::{Host, HostHandle, HostReport, MirrorStanding};

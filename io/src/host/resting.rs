@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use heliostat_core::coordinator::MirrorState;
-use heliostat_core::log::cold_log::ColdLog;
-use heliostat_core::log::recovery::OpenOptions;
+use heliostat_core::log::partition::RecoveredLog;
+use heliostat_core::log::recovery::{self, OpenOptions};
 use heliostat_core::log::shown::ShownLog;
 use heliostat_core::types::TopicPartition;
 
@@ -83,25 +83,35 @@ impl Host {
             let own: Vec<Resting> = tasks.by_ref().take(each).collect();
             let mut store = store.clone();
             running.push(tokio::task::spawn_blocking(move || {
-                for task in own {
-                    show(&mut store, task);
-                }
+                own.into_iter().filter_map(|task| show(&mut store, task)).collect::<Vec<_>>()
             }));
         }
         for thread in running {
-            if let Err(bug) = thread.await {
-                std::panic::resume_unwind(bug.into_panic());
+            match thread.await {
+                // They need not be recovered again, by the next start or by this one's stop.
+                Ok(opened) => opened.iter().for_each(|(at, log)| {
+                    let _ = self.log_dir.borrow_mut().opened(at, log);
+                }),
+                Err(bug) => std::panic::resume_unwind(bug.into_panic()),
             }
+        }
+        let mut log_dir = self.log_dir.borrow_mut();
+        if let Err(error) = log_dir.settle() {
+            tracing::warn!("checkpoints: {}", with_causes(&error));
         }
     }
 }
 
-fn show(store: &mut FileStore, task: Resting) {
+fn show(store: &mut FileStore, task: Resting) -> Option<(TopicPartition, RecoveredLog)> {
     let Resting { at, readers, options } = task;
-    match ColdLog::open(store, &at.to_string(), &options) {
-        Ok((log, _)) => readers.show_at_rest(ShownLog::of_cold(&log)),
+    match recovery::open(store, &at.to_string(), &options) {
+        Ok((log, _)) => {
+            readers.show_at_rest(ShownLog::of_recovered(&log));
+            Some((at, log))
+        }
         Err(error) => {
             tracing::error!("{at} cannot be read by clients: {}", with_causes(&error));
+            None
         }
     }
 }

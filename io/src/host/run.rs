@@ -21,14 +21,14 @@ use super::HostError;
 use super::align::LookedUp;
 use super::append::{Append, AppendError};
 use super::error::with_causes;
-use super::failover::{Inspected, Marked, Stopping};
+use super::failover::{Inspected, LogWorkers, Marked, Stopping};
 use super::http::Endpoint;
 use super::journal::Journal;
 use super::link::Link;
-use super::snapshot::{self, Phase, Publisher};
+use super::snapshot::{self, Phase, Publisher, Viewer};
 use super::steps::Begun;
 use crate::control::steering::Happening;
-use crate::control::{CancelHandle, CancelWatch, JobError, JobReport, SharedLogDir};
+use crate::control::{CancelHandle, CancelWatch, JobError, JobReport, SharedLogDir, Status};
 use crate::listener::Listener;
 use crate::listener::control::{ControlCall, ControlCalls, FeatureLevels};
 use crate::served::ServedLogs;
@@ -52,6 +52,16 @@ pub struct HostHandle {
     pub(super) address: SocketAddr,
     pub(super) metrics: Option<SocketAddr>,
     pub(super) news: mpsc::UnboundedSender<News>,
+    pub(super) viewer: Viewer,
+}
+
+/// A mirror of a host at one moment.
+#[derive(Clone, Debug)]
+pub struct MirrorStanding {
+    /// Partitions by state; states without any are left out.
+    pub states: BTreeMap<MirrorState, usize>,
+    /// What its job says; `None` while it has none.
+    pub job: Option<Arc<Status>>,
 }
 
 impl HostHandle {
@@ -73,6 +83,14 @@ impl HostHandle {
         let asked = News::Append(Box::new(Append { at, batches, reply }));
         self.news.send(asked).map_err(|_| AppendError::Gone)?;
         answer.await.map_err(|_| AppendError::Gone)?
+    }
+
+    /// How a mirror stands, once the control thread has taken a look for whoever asks; an older
+    /// look if it is silent. `None`: there is no such mirror, or the host is still starting.
+    pub async fn mirror(&self, name: &str) -> Option<MirrorStanding> {
+        let look = self.viewer.look().await;
+        let mirror = look.snapshot.mirrors.iter().find(|mirror| mirror.name == name)?;
+        Some(MirrorStanding { states: mirror.states.clone(), job: mirror.job.clone() })
     }
 
     /// The first call asks for a clean stop, a second one gives that up.
@@ -129,6 +147,7 @@ pub struct Host {
     pub(super) inspected: Vec<Inspected>,
     /// Logs of partitions that are being stopped, and of which nobody has reported.
     pub(super) at_logs: usize,
+    pub(super) log_workers: LogWorkers,
     /// Partitions that were aligned just now: the first cut needs no permission.
     pub(super) aligned: BTreeSet<MirrorKey>,
     /// Mirrors whose job a bug has ended: not started again before the host is.
@@ -144,8 +163,8 @@ pub struct Host {
     pub(super) origin: Instant,
     pub(super) shard_errors: Vec<String>,
     pub(super) checkpoint_due: Tick,
-    /// Who is told how it goes, if anybody can ask.
-    pub(super) publisher: Option<Publisher>,
+    /// Tells how it goes, whenever somebody asks.
+    pub(super) publisher: Publisher,
     /// Ends with the host.
     pub(super) endpoint: Option<Endpoint>,
     /// Partitions that have become FAILED, by mirror.

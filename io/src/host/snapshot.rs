@@ -184,18 +184,18 @@ impl Publisher {
     }
 }
 
-/// Waits until somebody asks for a snapshot; for ever, if one is due or nobody can.
-pub(super) async fn asked(publisher: &mut Option<Publisher>) {
-    match publisher {
-        Some(publisher) if !publisher.is_asked => publisher.asked().await,
-        _ => std::future::pending().await,
+/// Waits until somebody asks for a snapshot; for ever, if one is due.
+pub(super) async fn asked(publisher: &mut Publisher) {
+    if publisher.is_asked {
+        return std::future::pending().await;
     }
+    publisher.asked().await;
 }
 
 impl Host {
     /// When the next snapshot is due.
     pub(super) fn snapshot_due(&self) -> Tick {
-        self.publisher.as_ref().map_or(Tick::NEVER, Publisher::due)
+        self.publisher.due()
     }
 
     /// Takes and shows a snapshot, if one is due.
@@ -209,15 +209,10 @@ impl Host {
 
     /// Takes and shows a snapshot.
     pub(super) fn show_as(&mut self, phase: Phase) {
-        if self.publisher.is_none() {
-            return;
-        }
         let began = self.now();
         let snapshot = Snapshot { phase, ..self.look() };
         let now = self.now();
-        if let Some(publisher) = &mut self.publisher {
-            publisher.publish(snapshot, now, now.since(began));
-        }
+        self.publisher.publish(snapshot, now, now.since(began));
     }
 
     /// Takes note that a partition has failed.

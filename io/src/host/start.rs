@@ -23,12 +23,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::HostError;
+use super::failover::LogWorkers;
 use super::http::Endpoint;
 use super::journal::Journal;
 use super::link::{Link, LinkHost};
 use super::requests::THROTTLED_RATE;
 use super::run::{Host, HostHandle};
-use super::snapshot::{Publisher, view};
+use super::snapshot::{Viewer, view};
 use crate::control::{Ends, LogDir, cancellation, now_ms};
 use crate::listener::control::{ControlLimits, FeatureLevels, control_port};
 use crate::listener::{Listener, ListenerConfig};
@@ -51,7 +52,8 @@ impl Host {
     /// [`HostError`] with the remedy.
     pub async fn start(config: ServerConfig) -> Result<(Self, HostHandle), HostError> {
         // First of all: whoever asks hears that logs are being replayed.
-        let (publisher, endpoint) = serve_http(&config)?;
+        let (publisher, viewer) = view();
+        let endpoint = serve_http(&config, &viewer)?;
         let cluster = config.cluster_id.as_deref();
         let mut log_dir = LogDir::open_host(&config.log_dir, config.node_id, cluster)?;
         let served = Arc::new(ServedLogs::new(&config.log_dir));
@@ -98,7 +100,9 @@ impl Host {
             address: listener.address(),
             metrics,
             news: news_sender.clone(),
+            viewer,
         };
+        let log_workers = LogWorkers::new(&config.log_dir, config.mirror.recovery_threads);
         let mut host = Self {
             config,
             log_dir,
@@ -110,6 +114,7 @@ impl Host {
             to_inspect: Vec::new(),
             inspected: Vec::new(),
             at_logs: 0,
+            log_workers,
             aligned: BTreeSet::new(),
             is_tainted: false,
             broken: BTreeSet::new(),
@@ -270,12 +275,10 @@ impl Host {
     }
 }
 
-/// The HTTP endpoint, if there is to be one, and who tells it how it goes.
-fn serve_http(config: &ServerConfig) -> Result<(Option<Publisher>, Option<Endpoint>), HostError> {
-    let Some(at) = &config.metrics else { return Ok((None, None)) };
-    let (publisher, viewer) = view();
-    let endpoint = Endpoint::start(resolve("metrics.listener", at)?, viewer)?;
-    Ok((Some(publisher), Some(endpoint)))
+/// The HTTP endpoint, if there is to be one.
+fn serve_http(config: &ServerConfig, viewer: &Viewer) -> Result<Option<Endpoint>, HostError> {
+    let Some(at) = &config.metrics else { return Ok(None) };
+    Endpoint::start(resolve("metrics.listener", at)?, viewer.clone()).map(Some)
 }
 
 fn durable(end: Offset) -> Ends {

@@ -1,5 +1,6 @@
 //! What is served, and who serves it: ApiVersions, Metadata, DescribeCluster.
 
+use heliostat_core::protocol::FETCH_VERSION_MIRROR_EPOCH;
 use heliostat_core::serve::NodeEndpoint;
 use heliostat_core::types::TopicId;
 use kafka_protocol::error::ResponseError;
@@ -15,11 +16,11 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use super::hosted::{Partition, Topic};
-use super::service::CatalogService;
+use super::service::{CatalogService, Service};
 
 /// Every API with its lowest and highest version. Produce is among them because
 /// clients tell from its version which record format a broker speaks.
-pub(super) const SERVED: [(ApiKey, i16, i16); 8] = [
+const SERVED: [(ApiKey, i16, i16); 8] = [
     (ApiKey::Produce, 3, 13),
     (ApiKey::Fetch, 4, 18),
     (ApiKey::ListOffsets, 1, 10),
@@ -30,6 +31,14 @@ pub(super) const SERVED: [(ApiKey, i16, i16); 8] = [
     (ApiKey::DescribeCluster, 0, 2),
 ];
 
+/// What [`SERVED`] becomes where followers fetch.
+pub(super) fn served(followers: bool) -> impl Iterator<Item = (ApiKey, i16, i16)> {
+    SERVED.into_iter().map(move |(api, min, max)| match api {
+        ApiKey::Fetch if followers => (api, min, FETCH_VERSION_MIRROR_EPOCH),
+        _ => (api, min, max),
+    })
+}
+
 /// The endpoint type "broker" of DescribeCluster.
 const ENDPOINT_BROKERS: i8 = 1;
 
@@ -39,12 +48,12 @@ pub(super) fn text(value: &str) -> StrBytes {
 
 /// The answer and the version to encode it in: a version that is not served is
 /// answered in version 0, with what is.
-pub(super) fn api_versions(version: i16) -> (i16, ApiVersionsResponse) {
+pub(super) fn api_versions(service: &Service, version: i16) -> (i16, ApiVersionsResponse) {
     let known = (0..=4).contains(&version);
     let error = if known { 0 } else { ResponseError::UnsupportedVersion.code() };
-    let keys = SERVED.iter().filter_map(|(api, min, max)| {
-        let code = (0..=i16::MAX).find(|&code| ApiKey::try_from(code) == Ok(*api))?;
-        Some(ApiVersion::default().with_api_key(code).with_min_version(*min).with_max_version(*max))
+    let keys = served(service.config().followers).filter_map(|(api, min, max)| {
+        let code = (0..=i16::MAX).find(|&code| ApiKey::try_from(code) == Ok(api))?;
+        Some(ApiVersion::default().with_api_key(code).with_min_version(min).with_max_version(max))
     });
     let response =
         ApiVersionsResponse::default().with_error_code(error).with_api_keys(keys.collect());

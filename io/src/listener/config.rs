@@ -33,6 +33,9 @@ pub struct ListenerConfig {
     pub connections_per_ip_max: usize,
     /// Fetch sessions of all threads.
     pub sessions: SessionLimits,
+    /// Whether followers fetch here: up to the log end, and in Fetch v19, which tells the
+    /// followers of mirrors the latest epoch of the log. Else whoever fetches is a consumer.
+    pub followers: bool,
 }
 
 impl ListenerConfig {
@@ -51,6 +54,7 @@ impl ListenerConfig {
             connections_max: 1024,
             connections_per_ip_max: usize::MAX,
             sessions: SessionLimits::default(),
+            followers: false,
         }
     }
 }

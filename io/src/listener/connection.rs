@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use futures_lite::AsyncWriteExt;
 use glommio::net::TcpStream;
-use heliostat_core::serve::check_request_shape;
+use heliostat_core::serve::{check_request_shape, decode_fetch};
 use kafka_protocol::messages::{
-    ApiKey, DescribeClusterRequest, DescribeConfigsRequest, FetchRequest, ListOffsetsRequest,
-    MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    ApiKey, DescribeClusterRequest, DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest,
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 
 use super::frame::{ConnectionError, Request, encode_response, read_frame, read_request};
-use super::service::CatalogService;
+use super::service::{CatalogService, Service};
 use super::{apis, configs, fetch, net, offsets, produce};
 
 /// Serves until the peer closes, stays silent for too long, or sends what no client does.
@@ -24,8 +24,9 @@ pub(super) async fn serve(
     while let Some(frame) = read_frame(&mut stream, length_max).await? {
         let request = read_request(frame)?;
         if request.api() == Some(ApiKey::Fetch) {
-            check(&request)?;
-            let body = decode::<FetchRequest>(&request)?;
+            check(&service.service, &request)?;
+            let body = decode_fetch(request.version, &request.body)
+                .map_err(|error| ConnectionError::Request(error.to_string()))?;
             fetch::serve(&service.service, &mut stream, &request, &body).await?;
         } else {
             let response = answer(service, &request)?;
@@ -36,11 +37,11 @@ pub(super) async fn serve(
 }
 
 /// Refuses what is not served, and bodies that claim more than they hold.
-fn check(request: &Request) -> Result<ApiKey, ConnectionError> {
+fn check(service: &Service, request: &Request) -> Result<ApiKey, ConnectionError> {
     let (key, version) = (request.api_key, request.version);
     let served = |api: &ApiKey| {
-        let mut ranges = apis::SERVED.iter();
-        ranges.any(|(known, min, max)| known == api && (*min..=*max).contains(&version))
+        let mut ranges = apis::served(service.config().followers);
+        ranges.any(|(known, min, max)| known == *api && (min..=max).contains(&version))
     };
     let api = request.api().filter(served).ok_or_else(|| {
         ConnectionError::Request(format!("API key {key} v{version} is not served"))
@@ -61,11 +62,11 @@ pub(super) fn encode(request: &Request, body: &impl Encodable) -> Result<Bytes, 
 
 fn answer(service: &CatalogService, request: &Request) -> Result<Bytes, ConnectionError> {
     if request.api() == Some(ApiKey::ApiVersions) {
-        let (version, response) = apis::api_versions(request.version);
+        let (version, response) = apis::api_versions(&service.service, request.version);
         return encode_response(request, version, &response);
     }
     let version = request.version;
-    match check(request)? {
+    match check(&service.service, request)? {
         ApiKey::Metadata => {
             let body = decode::<MetadataRequest>(request)?;
             encode(request, &apis::metadata(service, version, &body))

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use glommio::net::TcpStream;
-use heliostat_core::log::read_plan::ReadRequest;
+use heliostat_core::log::read_plan::{ReadPlanError, ReadRequest};
+use heliostat_core::mirror::leader_epoch::leader_answer;
 use heliostat_core::serve::{
     CurrentLeader, FetchBudget, FetchParams, FetchRequestFacts, FetchResponseHead,
     FetchResponseLayout, IsolationLevel, NodeEndpoint, PartitionAnswer, PartitionKey, ReadFault,
     ServedFacts, SessionAnswer, TopicKey, WaitDecision, WaitFacts, admit_read, decide_wait,
 };
-use heliostat_core::types::{BrokerId, TopicId};
+use heliostat_core::types::{BrokerId, LeaderEpoch, TopicId};
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::FetchRequest;
 use uuid::Uuid;
 
 use super::frame::{ConnectionError, Request};
+use super::hosted::HostedError;
 use super::readable::ReadablePartition;
 use super::reading::RecordsRun;
 use super::send::send_response;
@@ -43,7 +45,8 @@ pub(super) async fn serve(
     request: &Request,
     body: &FetchRequest,
 ) -> Result<(), ConnectionError> {
-    let asked = FetchRequestFacts::from_wire(request.version, body);
+    let mut asked = FetchRequestFacts::from_wire(request.version, body);
+    asked.replica = asked.replica.filter(|_| service.config().followers);
     let begun = service.sessions().begin(service.now(), &asked);
     let (context, partitions) = match begun {
         Ok(begun) => begun,
@@ -124,7 +127,9 @@ fn look(
             Ok(partition) => {
                 found.facts.readable += 1;
                 let one = One { service, asked, key, params, partition: partition.as_ref() };
-                let (answer, run) = one.look(&mut budget);
+                // A segment may have been deleted, or the log cut, while it was looked at.
+                let looked = one.look(&mut budget).or_else(|_| one.look(&mut budget));
+                let (answer, run) = looked.unwrap_or_else(|error| (one.unreadable(&error), None));
                 found.facts.urgent |= answer.error.is_some() || answer.diverging.is_some();
                 if let Some(run) = run {
                     found.facts.bytes = found.facts.bytes.saturating_add(run.len);
@@ -162,27 +167,40 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    fn look(&self, budget: &mut FetchBudget) -> (PartitionAnswer, Option<RecordsRun>) {
+    /// # Errors
+    /// What could not be read; nothing of the budget is used then.
+    fn look(
+        &self,
+        budget: &mut FetchBudget,
+    ) -> Result<(PartitionAnswer, Option<RecordsRun>), HostedError> {
         let Self { service, asked, key, params, partition } = *self;
         let look = match partition.look(service.config().node_id, params.fetch_offset) {
             Ok(look) => look,
-            Err(error) => return (self.failed(error), None),
+            Err(error) => return Ok((self.failed(error), None)),
         };
         let facts = look.facts();
+        let ends = match params.last_fetched_epoch.known().map(|epoch| partition.epoch_end(epoch)) {
+            Some(Err(error)) => return Ok((self.failed(error), None)),
+            Some(Ok(ends)) => ends,
+            None => None,
+        };
         let topic = match key.topic {
             TopicKey::Id(id) => id,
             TopicKey::Name(_) => TopicId::NONE,
         };
-        let admitted =
-            admit_read(topic, params, asked.isolation, &facts, |epoch| partition.epoch_end(epoch));
+        let is_follower = asked.replica.is_some();
+        let readable = if is_follower { facts.read_by_follower() } else { facts };
+        let admitted = admit_read(topic, params, asked.isolation, &readable, |_| ends);
         let mut answer = standing(key, asked.isolation, &facts);
+        answer.mirror_leader_epoch =
+            leader_answer(is_follower, params.mirror_leader_epoch, look.mirror_epoch());
         let bounds = match admitted {
             Ok(bounds) => bounds,
             Err(ReadFault::Diverging(divergence)) => {
                 answer.diverging = Some(divergence);
-                return (answer, None);
+                return Ok((answer, None));
             }
-            Err(ReadFault::Error(error)) => return (self.failed(error), None),
+            Err(ReadFault::Error(error)) => return Ok((self.failed(error), None)),
         };
         let take = budget.next(params.partition_max_bytes);
         let request = ReadRequest {
@@ -192,25 +210,20 @@ impl One<'_> {
             bytes_max: take.bytes_max,
             first_batch_whole: take.first_batch_whole,
         };
-        let run = match look.read(&request) {
-            Ok(None) => return (answer, None),
-            Ok(Some(run)) => run,
-            Err(error) => return (self.unreadable(&error), None),
-        };
+        let Some(run) = look.read(&request)? else { return Ok((answer, None)) };
         if asked.isolation == IsolationLevel::ReadCommitted {
-            match look.aborted(&run, bounds.from) {
-                Ok(aborted) => answer.aborted = Some(aborted),
-                // Without them, a reader would take what was aborted for committed.
-                Err(error) => return (self.unreadable(&error), None),
-            }
+            // Without them, a reader would take what was aborted for committed.
+            let aborted = look.aborted(&run, bounds.from);
+            let failed = |source| ReadPlanError::Read { segment: bounds.from, source };
+            answer.aborted = Some(aborted.map_err(failed)?);
         }
         budget.took(run.len);
         answer.records_bytes = run.len;
-        (answer, Some(run))
+        Ok((answer, Some(run)))
     }
 
     fn unreadable(&self, error: &(dyn std::error::Error + 'static)) -> PartitionAnswer {
-        // A log that is being cut, or whose segment was just deleted, is looked at again.
+        // One that is being cut is asked for again.
         let partition = self.partition;
         match partition.facts(self.service.config().node_id) {
             Err(error) => self.failed(error),
@@ -245,6 +258,7 @@ fn standing(key: &PartitionKey, isolation: IsolationLevel, facts: &ServedFacts) 
         log_start: facts.log_start,
         diverging: None,
         current_leader: None,
+        mirror_leader_epoch: LeaderEpoch::NONE,
         aborted: (isolation == IsolationLevel::ReadCommitted).then(Vec::new),
         records_bytes: 0,
     }

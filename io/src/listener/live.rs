@@ -4,17 +4,18 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use heliostat_core::log::read_plan::{BatchScan, ReadRequest, SegmentExtent, SegmentRead, locate};
+use heliostat_core::log::read_plan::{
+    BatchScan, ReadPlanError, ReadRequest, SegmentExtent, SegmentRead, locate,
+};
 use heliostat_core::log::txn_index::AbortedTxn;
-use heliostat_core::records::{BatchHeader, HEADER_V2_BYTES};
 use heliostat_core::serve::{NodeEndpoint, ServedFacts};
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
 use kafka_protocol::error::ResponseError;
 
 use super::hosted::{HostedError, Leadership};
-use super::readable::{ReadableLook, ReadablePartition, ReadableTopics};
-use super::reading::{RecordsRun, Segments, ServedSegment, TimedOffset};
-use crate::served::{Hidden, SegmentFiles, ServedLog, ServedLogs};
+use super::readable::{EpochEnd, ReadableLook, ReadablePartition, ReadableTopics};
+use super::reading::{Found, RecordsRun, Segments, ServedSegment, TimedOffset, largest_in_batch};
+use crate::served::{self, Hidden, SegmentFiles, ServedLog, ServedLogs, StillShown};
 
 /// More than the block that a direct write rewrites: the one in which the log ends.
 const BLOCK_BYTES: u64 = 64 << 10;
@@ -58,18 +59,35 @@ struct LivePartition {
     node: BrokerId,
 }
 
+/// Segments of a partition at one moment.
+struct Looked<'a> {
+    facts: ServedFacts,
+    segments: Segments<LiveSegment<'a>>,
+    files: u64,
+}
+
 impl LivePartition {
-    fn segments(&self, from: Offset) -> Result<(ServedFacts, Segments<LiveSegment<'_>>), Hidden> {
+    fn segments(&self, from: Offset) -> Result<Looked<'_>, Hidden> {
         let look = self.log.look(from)?;
-        let count = look.segments.len();
-        let segments = (1..).zip(look.segments).map(|(number, extent)| LiveSegment {
+        let log_start = look.facts.log_start;
+        let segments = (0..).zip(look.segments).map(|(place, extent)| LiveSegment {
             of: self,
             extent,
-            is_last: look.has_last && number == count,
+            is_sealed: place < look.sealed,
+            log_start,
             files: look.files,
             open: OnceLock::new(),
         });
-        Ok((look.facts, Segments::new(segments.collect())))
+        let segments = Segments::new(segments.collect());
+        Ok(Looked { facts: look.facts, segments, files: look.files })
+    }
+
+    /// The next segments of the log that `files` are of.
+    fn more(&self, from: Offset, files: u64) -> io::Result<Segments<LiveSegment<'_>>> {
+        match self.segments(from) {
+            Ok(looked) if looked.files == files => Ok(looked.segments),
+            _ => Err(cut()),
+        }
     }
 
     /// Looks through all segments, some at a time, until `find` has found something.
@@ -77,20 +95,29 @@ impl LivePartition {
         &self,
         find: impl Fn(&Segments<LiveSegment<'_>>, Offset) -> Result<Option<T>, HostedError>,
     ) -> Result<Option<T>, HostedError> {
-        let Ok(start) = self.log.facts().map(|facts| facts.log_start) else { return Ok(None) };
-        let mut from = start;
-        loop {
-            let Ok((_, segments)) = self.segments(from) else { return Ok(None) };
+        let failed = |segment, source| HostedError::from(ReadPlanError::Read { segment, source });
+        let facts = self.log.facts();
+        let start = facts.map_err(|_| failed(Offset::ZERO, cut()))?.log_start;
+        let first = self.segments(start).map_err(|_| failed(start, cut()))?;
+        let (files, mut segments, mut from) = (first.files, first.segments, start);
+        let found = loop {
             if let Some(found) = find(&segments, start)? {
-                return Ok(Some(found));
+                break Some(found);
             }
             match segments.last_base() {
                 // The last one has been looked at, but is the first of the next ones.
                 Some(last) if last > from => from = last,
-                _ => return Ok(None),
+                _ => break None,
             }
-        }
+            segments = self.more(from, files).map_err(|error| failed(from, error))?;
+        };
+        if self.log.files() == files { Ok(found) } else { Err(failed(from, cut())) }
     }
+}
+
+/// What was read may be of two histories.
+fn cut() -> io::Error {
+    io::Error::other("the log was cut or replaced meanwhile")
 }
 
 impl ReadablePartition for LivePartition {
@@ -106,8 +133,8 @@ impl ReadablePartition for LivePartition {
         Ok(self.log.facts()?)
     }
 
-    fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
-        self.log.epoch_end(epoch)
+    fn epoch_end(&self, epoch: LeaderEpoch) -> Result<Option<EpochEnd>, ResponseError> {
+        Ok(self.log.epoch_end(epoch)?)
     }
 
     fn epoch_at(&self, offset: Offset) -> LeaderEpoch {
@@ -115,8 +142,7 @@ impl ReadablePartition for LivePartition {
     }
 
     fn look(&self, _: BrokerId, from: Offset) -> Result<Box<dyn ReadableLook + '_>, ResponseError> {
-        let (facts, segments) = self.segments(from)?;
-        Ok(Box::new(LiveLook { facts, segments, of: self }))
+        Ok(Box::new(LiveLook { looked: self.segments(from)?, of: self }))
     }
 
     fn offset_for_time(&self, timestamp: TimestampMs) -> Result<Option<TimedOffset>, HostedError> {
@@ -135,8 +161,8 @@ impl ReadablePartition for LivePartition {
         }
     }
 
-    fn ask(&self, bit: u64) {
-        self.log.ask(bit);
+    fn ask(&self, thread: usize) {
+        self.log.ask(thread);
     }
 
     fn waited_for_as(&self) -> Option<u64> {
@@ -145,51 +171,63 @@ impl ReadablePartition for LivePartition {
 }
 
 struct LiveLook<'a> {
-    facts: ServedFacts,
-    segments: Segments<LiveSegment<'a>>,
+    looked: Looked<'a>,
     of: &'a LivePartition,
+}
+
+impl LiveLook<'_> {
+    fn find(&self, request: &ReadRequest) -> Result<Found, HostedError> {
+        let mut found = self.looked.segments.run(request)?;
+        let mut last = self.looked.segments.last_base();
+        // All of these may be empty, or hold nothing as far up, in a compacted log.
+        while matches!(found, Found::Beyond)
+            && let Some(from) = last.filter(|last| *last > request.from && *last < request.to)
+        {
+            let more = self.of.more(from, self.looked.files);
+            let more = more.map_err(|source| ReadPlanError::Read { segment: from, source })?;
+            found = more.run(request)?;
+            last = more.last_base().filter(|last| *last > from);
+        }
+        Ok(found)
+    }
 }
 
 impl ReadableLook for LiveLook<'_> {
     fn facts(&self) -> ServedFacts {
-        self.facts
+        self.looked.facts
+    }
+
+    fn mirror_epoch(&self) -> Option<LeaderEpoch> {
+        // The one host has no followers.
+        None
     }
 
     fn read(&self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError> {
-        if let Some(run) = self.segments.run(request)? {
-            return Ok(Some(run));
-        }
-        // All of these may be empty, or hold nothing as far up, in a compacted log.
-        let mut from = match self.segments.last_base() {
-            Some(last) if last > request.from => last,
-            _ => return Ok(None),
-        };
-        loop {
-            let Ok((_, segments)) = self.of.segments(from) else { return Ok(None) };
-            if let Some(run) = segments.run(request)? {
-                return Ok(Some(run));
+        let still = StillShown { log: Arc::clone(&self.of.log), files: self.looked.files };
+        match self.find(request)? {
+            // Files that were opened until now are the right ones.
+            Found::Run(run) if still.is_true() => {
+                Ok(Some(RecordsRun { still: Some(still), ..run }))
             }
-            match segments.last_base() {
-                Some(last) if last > from && last < request.to => from = last,
-                _ => return Ok(None),
+            Found::Run(run) => {
+                let (segment, source) = (run.end_bound, cut());
+                Err(ReadPlanError::Read { segment, source }.into())
             }
+            Found::Nothing | Found::Beyond => Ok(None),
         }
     }
 
     fn aborted(&self, run: &RecordsRun, from: Offset) -> io::Result<Vec<AbortedTxn>> {
-        let (mut found, mut is_done) = self.segments.aborted(from, run.end_bound)?;
-        let mut last = self.segments.last_base();
+        let (mut found, mut is_done) = self.looked.segments.aborted(from, run.end_bound)?;
+        let mut last = self.looked.segments.last_base();
         while let Some(at) = last.filter(|_| !is_done) {
-            let Ok((_, segments)) = self.of.segments(at) else { break };
-            if segments.last_base() == Some(at) {
-                break;
-            }
+            let segments = self.of.more(at, self.looked.files)?.behind(at);
             last = segments.last_base();
             let more;
-            (more, is_done) = segments.without_first().aborted(from, run.end_bound)?;
+            (more, is_done) = segments.aborted(from, run.end_bound)?;
             found.extend(more);
         }
-        Ok(found)
+        if run.is_still_there() { Ok(found) } else { Err(cut()) }
     }
 }
 
@@ -198,7 +236,9 @@ impl ReadableLook for LiveLook<'_> {
 struct LiveSegment<'a> {
     of: &'a LivePartition,
     extent: SegmentExtent,
-    is_last: bool,
+    /// Its side files are complete.
+    is_sealed: bool,
+    log_start: Offset,
     files: u64,
     open: OnceLock<Arc<SegmentFiles>>,
 }
@@ -224,7 +264,7 @@ impl ServedSegment for LiveSegment<'_> {
     }
 
     fn settled_to(&self) -> u64 {
-        // One that is not the last may have just been left.
+        // One that is sealed may have just been left.
         self.extent.len / BLOCK_BYTES * BLOCK_BYTES
     }
 
@@ -247,9 +287,10 @@ impl ServedSegment for LiveSegment<'_> {
     }
 
     fn may_reach(&self, timestamp: TimestampMs) -> io::Result<bool> {
-        // The time index of a segment that grows says nothing of its end.
-        Ok(self.is_last
-            || self.files()?.last_time()?.is_some_and(|last| last.timestamp >= timestamp))
+        // The time index of a segment that grows says nothing of its end, and none says anything
+        // of time 0.
+        let may = !self.is_sealed || timestamp <= TimestampMs(0);
+        Ok(may || self.files()?.last_time()?.is_some_and(|last| last.timestamp >= timestamp))
     }
 
     fn time_floor(&self, timestamp: TimestampMs) -> io::Result<Option<Offset>> {
@@ -260,7 +301,7 @@ impl ServedSegment for LiveSegment<'_> {
         let files = self.files()?;
         let last = files.last_time()?;
         let indexed = last.map(|last| last.timestamp);
-        if !self.is_last {
+        if self.is_sealed && indexed.is_some() {
             return Ok(indexed);
         }
         let from = last.map_or(self.extent.base, |last| last.offset);
@@ -271,19 +312,22 @@ impl ServedSegment for LiveSegment<'_> {
         };
         let mut scan = BatchScan::new(self.extent, first.position);
         while let Some(place) = scan.next(&mut One(self)).map_err(damaged)? {
-            let mut head = [0; HEADER_V2_BYTES];
-            let read = files.read_at(place.position, &mut head)?;
-            if let Some((header, _)) = head.get(..read).and_then(BatchHeader::view)
-                && header.magic() >= 2
-            {
-                largest = largest.max(Some(header.max_timestamp()));
-            }
+            let own = largest_in_batch(self, place).map_err(io::Error::other)?;
+            largest = largest.max(own);
         }
         Ok(largest)
     }
 
     fn aborted(&self) -> io::Result<Vec<AbortedTxn>> {
-        self.files()?.aborted(self.is_last)
+        let (log, base) = (&self.of.log, self.extent.base);
+        if self.is_sealed && log.is_without_aborts(self.files, base) {
+            return Ok(Vec::new());
+        }
+        let found = served::aborted(self.of.logs.dir(), log, base)?;
+        if self.is_sealed && found.is_empty() {
+            log.has_no_aborts(self.files, base, self.log_start);
+        }
+        Ok(found)
     }
 }
 

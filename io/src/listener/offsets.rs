@@ -16,6 +16,7 @@ use kafka_protocol::messages::{
     OffsetForLeaderEpochResponse,
 };
 
+use super::hosted::HostedError;
 use super::readable::ReadablePartition;
 use super::reading::TimedOffset;
 use super::service::Service;
@@ -98,38 +99,42 @@ fn one_offset(
         // Nothing is tiered here.
         LATEST_TIERED if version >= VERSION_LATEST_TIERED => Ok(NOTHING),
         MAX_TIMESTAMP if version >= VERSION_MAX_TIMESTAMP => {
-            Ok(timed(partition, &facts, end, partition.max_timestamp()))
+            timed(service, partition, &facts, end, |it| it.max_timestamp())
         }
         timestamp if timestamp >= 0 => {
-            let found = partition.offset_for_time(TimestampMs(timestamp));
-            Ok(timed(partition, &facts, end, found))
+            timed(service, partition, &facts, end, |it| it.offset_for_time(TimestampMs(timestamp)))
         }
         _ => Err(ResponseError::UnsupportedVersion),
     }
 }
 
-/// A record that is not readable yet counts as none.
+/// A record that is not readable yet counts as none. Clients ask again about what cannot be
+/// read: that there is no such record would be taken for the truth.
 fn timed(
+    service: &Service,
     partition: &dyn ReadablePartition,
     facts: &ServedFacts,
     end: Offset,
-    found: Result<Option<TimedOffset>, super::hosted::HostedError>,
-) -> Found {
+    find: impl Fn(&dyn ReadablePartition) -> Result<Option<TimedOffset>, HostedError>,
+) -> Result<Found, ResponseError> {
+    // A segment may have been deleted between the look at the log and that at its files.
+    let found = find(partition).or_else(|_| find(partition));
     match found {
-        Ok(Some(found)) if found.offset >= facts.log_start && found.offset < end => Found {
+        Ok(Some(found)) if found.offset >= facts.log_start && found.offset < end => Ok(Found {
             offset: found.offset,
             timestamp: found.timestamp,
             epoch: partition.epoch_at(found.offset),
-        },
-        Ok(_) => NOTHING,
+        }),
+        Ok(_) => Ok(NOTHING),
         Err(error) => {
+            partition.facts(service.config().node_id)?;
             let cause: &dyn std::error::Error = &error;
             tracing::warn!(
                 partition = %partition.at(),
                 error = cause,
                 "offset by time not found"
             );
-            NOTHING
+            Err(ResponseError::KafkaStorageError)
         }
     }
 }
@@ -166,5 +171,5 @@ fn epoch_end(
     let facts = partition.facts(service.config().node_id)?;
     check_leader_epoch(LeaderEpoch(asked.current_leader_epoch), &facts)?;
     let undefined = (LeaderEpoch::NONE, Offset::NONE);
-    Ok(partition.epoch_end(LeaderEpoch(asked.leader_epoch)).unwrap_or(undefined))
+    Ok(partition.epoch_end(LeaderEpoch(asked.leader_epoch))?.unwrap_or(undefined))
 }

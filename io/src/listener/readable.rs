@@ -14,6 +14,9 @@ use kafka_protocol::error::ResponseError;
 use super::hosted::{Catalog, HostedError, Leadership, Look, Partition};
 use super::reading::{RecordsRun, TimedOffset};
 
+/// An epoch and its end, exclusive.
+pub(super) type EpochEnd = (LeaderEpoch, Offset);
+
 /// A set of topics that can be read.
 pub(super) trait ReadableTopics: Debug + Send + Sync {
     /// A partition by name.
@@ -39,7 +42,7 @@ pub(super) trait ReadablePartition: Debug {
     fn facts(&self, node: BrokerId) -> Result<ServedFacts, ResponseError>;
 
     /// The largest epoch not above `epoch` and its end; `None` if that cannot be told.
-    fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)>;
+    fn epoch_end(&self, epoch: LeaderEpoch) -> Result<Option<EpochEnd>, ResponseError>;
 
     /// Epoch of the record at `offset`.
     fn epoch_at(&self, offset: Offset) -> LeaderEpoch;
@@ -57,8 +60,8 @@ pub(super) trait ReadablePartition: Debug {
     /// The first record with the largest timestamp.
     fn max_timestamp(&self) -> Result<Option<TimedOffset>, HostedError>;
 
-    /// The next change wakes whoever waits on the threads of `bit`. Called before a look.
-    fn ask(&self, bit: u64);
+    /// The next change wakes whoever waits on listener thread `thread`. Called before a look.
+    fn ask(&self, thread: usize);
 
     /// Its number among those that can be waited for; `None` where every change wakes all.
     fn waited_for_as(&self) -> Option<u64>;
@@ -68,6 +71,10 @@ pub(super) trait ReadablePartition: Debug {
 pub(super) trait ReadableLook {
     /// Where it stands.
     fn facts(&self) -> ServedFacts;
+
+    /// Latest epoch in the log, [`LeaderEpoch::NONE`] for none; `None` unless followers of a
+    /// mirror are told.
+    fn mirror_epoch(&self) -> Option<LeaderEpoch>;
 
     /// Bytes that answer `request`.
     fn read(&self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError>;
@@ -103,8 +110,8 @@ impl ReadablePartition for Partition {
         Ok(Self::facts(self, node))
     }
 
-    fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
-        Self::epoch_end(self, epoch)
+    fn epoch_end(&self, epoch: LeaderEpoch) -> Result<Option<EpochEnd>, ResponseError> {
+        Ok(Self::epoch_end(self, epoch))
     }
 
     fn epoch_at(&self, offset: Offset) -> LeaderEpoch {
@@ -123,7 +130,7 @@ impl ReadablePartition for Partition {
         Self::max_timestamp(self)
     }
 
-    fn ask(&self, _: u64) {}
+    fn ask(&self, _: usize) {}
 
     fn waited_for_as(&self) -> Option<u64> {
         None
@@ -133,6 +140,10 @@ impl ReadablePartition for Partition {
 impl ReadableLook for Look {
     fn facts(&self) -> ServedFacts {
         self.facts
+    }
+
+    fn mirror_epoch(&self) -> Option<LeaderEpoch> {
+        self.mirror_epoch
     }
 
     fn read(&self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError> {

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use heliostat_core::log::read_plan::{
-    BatchPlace, BatchScan, ReadPlanError, ReadRequest, SegmentExtent, SegmentRead, locate,
-    plan_read,
+    BatchPlace, BatchScan, ReadPlan, ReadPlanError, ReadRequest, SegmentExtent, SegmentRead,
+    locate, plan_read,
 };
 use heliostat_core::log::txn_index::AbortedTxn;
 use heliostat_core::records::{BatchHeader, BatchMeta, BatchWalker, DecodedBatch, WalkLimits};
@@ -14,6 +14,7 @@ use heliostat_core::serve::aborted_in;
 use heliostat_core::types::{Offset, TimestampMs};
 
 use super::hosted::HostedError;
+use crate::served::StillShown;
 
 /// A segment as a reader finds it.
 pub(in crate::listener) trait ServedSegment {
@@ -71,6 +72,26 @@ pub struct RecordsRun {
     pub settled_to: u64,
     /// No batch of the run reaches this offset.
     pub end_bound: Offset,
+    /// Of a file that may be cut or replaced by somebody else.
+    pub(crate) still: Option<StillShown>,
+}
+
+impl RecordsRun {
+    /// Whether what was read of it until now is what it was found to hold.
+    pub(crate) fn is_still_there(&self) -> bool {
+        self.still.as_ref().is_none_or(StillShown::is_true)
+    }
+}
+
+/// What comes of a look for a run.
+#[derive(Debug)]
+pub(in crate::listener) enum Found {
+    /// These bytes.
+    Run(RecordsRun),
+    /// Nothing that may be given.
+    Nothing,
+    /// All of these segments end below the wanted offset.
+    Beyond,
 }
 
 /// A record found by its time.
@@ -99,21 +120,26 @@ impl<S: ServedSegment> Segments<S> {
     pub(in crate::listener) fn run(
         &self,
         request: &ReadRequest,
-    ) -> Result<Option<RecordsRun>, ReadPlanError<io::Error>> {
+    ) -> Result<Found, ReadPlanError<io::Error>> {
         let mut reader = Reader { segments: &self.segments, extents: &self.extents };
-        let Some(run) = plan_read(&self.extents, request, &mut reader)? else { return Ok(None) };
+        let run = match plan_read(&self.extents, request, &mut reader)? {
+            ReadPlan::Run(run) => run,
+            ReadPlan::Nothing => return Ok(Found::Nothing),
+            ReadPlan::Beyond => return Ok(Found::Beyond),
+        };
         let failed = |source| ReadPlanError::Read { segment: run.segment, source };
         let segment = reader.find(run.segment).map_err(failed)?;
         segment.mark(run.first_base, run.position);
         // The index knows a nearer bound than the readable end, if it reaches that far.
         let end = run.position.saturating_add(run.len);
         let indexed = segment.indexed_offset_from(end).map_err(failed)?;
-        Ok(Some(RecordsRun {
+        Ok(Found::Run(RecordsRun {
             file: segment.file().map_err(failed)?,
             position: run.position,
             len: run.len,
             settled_to: segment.settled_to(),
             end_bound: indexed.map_or(run.end_bound, |offset| offset.min(run.end_bound)),
+            still: None,
         }))
     }
 
@@ -131,10 +157,11 @@ impl<S: ServedSegment> Segments<S> {
         self.extents.last().map(|extent| extent.base)
     }
 
-    /// All but the first.
-    pub(in crate::listener) fn without_first(mut self) -> Self {
-        self.segments.drain(..1.min(self.segments.len()));
-        self.extents.drain(..1.min(self.extents.len()));
+    /// Those behind the one with this base offset.
+    pub(in crate::listener) fn behind(mut self, base: Offset) -> Self {
+        let known = self.extents.partition_point(|extent| extent.base <= base);
+        self.segments.drain(..known);
+        self.extents.drain(..known);
         self
     }
 
@@ -244,6 +271,22 @@ fn read_batch(
     let limits = WalkLimits { batch_bytes_max: u32::MAX, check_crcs: false };
     let (_, meta) = BatchWalker::new(limits).feed(&bytes)?;
     Ok((meta.ok_or(HostedError::CutOff)?, bytes))
+}
+
+/// The largest timestamp of a batch, as its header has it; `None` if that has none.
+pub(in crate::listener) fn largest_in_batch(
+    segment: &impl ServedSegment,
+    place: BatchPlace,
+) -> Result<Option<TimestampMs>, HostedError> {
+    let mut head = [0; heliostat_core::records::HEADER_V2_BYTES];
+    let read = segment
+        .read_at(place.position, &mut head)
+        .map_err(|source| ReadPlanError::Read { segment: segment.extent().base, source })?;
+    let largest = match head.get(..read).and_then(BatchHeader::view) {
+        Some((header, _)) if header.magic() >= 2 => header.max_timestamp(),
+        _ => read_batch(segment, place)?.0.max_timestamp,
+    };
+    Ok(Some(largest).filter(|largest| largest.0 >= 0))
 }
 
 fn first_in_batch(

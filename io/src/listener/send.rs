@@ -14,6 +14,7 @@ use super::reading::RecordsRun;
 const SEND_BYTES: u64 = 1 << 20;
 /// What is copied when the socket is full: enough to wait with.
 const COPY_BYTES: usize = 16 << 10;
+const COPY_BYTES_U64: u64 = 16 << 10;
 
 /// Sends `layout`. `runs` are the records of its answers, by index.
 pub(super) async fn send_response(
@@ -43,7 +44,9 @@ async fn send_run(stream: &mut TcpStream, run: &RecordsRun) -> Result<(), Connec
     let mut by_copy = false;
     while position < end {
         let left = end.saturating_sub(position);
-        let settled = run.settled_to.saturating_sub(position).min(left);
+        // The end goes last, when it is known that all before it was right.
+        let by_file = if run.still.is_some() { left.saturating_sub(COPY_BYTES_U64) } else { left };
+        let settled = run.settled_to.saturating_sub(position).min(by_file);
         let sent = if by_copy || settled == 0 {
             Sent::Full
         } else {
@@ -60,7 +63,7 @@ async fn send_run(stream: &mut TcpStream, run: &RecordsRun) -> Result<(), Connec
                 let wanted = usize::try_from(left).unwrap_or(COPY_BYTES).min(COPY_BYTES);
                 let into = buffer.get_mut(..wanted).unwrap_or_default();
                 let read = file.read_at(into, position)?;
-                if read == 0 {
+                if read == 0 || !run.is_still_there() {
                     return Err(ConnectionError::Truncated);
                 }
                 let sent = stream.write(into.get(..read).unwrap_or_default()).await?;

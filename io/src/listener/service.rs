@@ -64,7 +64,7 @@ impl Service {
         }
         let wait = self.thread.waits.begin(numbers);
         for partition in partitions {
-            partition.ask(self.thread.waits.bit());
+            partition.ask(self.thread.waits.thread());
         }
         Watch { service: self, seen, wait: Some(wait) }
     }

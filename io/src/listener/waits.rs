@@ -27,9 +27,9 @@ impl Waits {
         Self { end, by_log: RefCell::default(), next: Cell::new(0) }
     }
 
-    /// The thread's bit among those who are woken.
-    pub(super) fn bit(&self) -> u64 {
-        self.end.as_ref().map_or(0, WakeEnd::bit)
+    /// The thread's number among those who are woken.
+    pub(super) fn thread(&self) -> usize {
+        self.end.as_ref().map_or(0, WakeEnd::index)
     }
 
     /// Waits for a change of any of these logs, from now on.

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -82,8 +81,6 @@ pub(crate) struct SegmentFiles {
     time_index: OnceLock<File>,
     /// Base offsets of batches and where they begin.
     marks: Mutex<VecDeque<(Offset, u64)>>,
-    /// Length of the `.txnindex` when it was looked at last, plus 1.
-    txn_bytes: AtomicU64,
 }
 
 impl SegmentFiles {
@@ -96,7 +93,6 @@ impl SegmentFiles {
             index: OnceLock::new(),
             time_index: OnceLock::new(),
             marks: Mutex::default(),
-            txn_bytes: AtomicU64::new(0),
         })
     }
 
@@ -186,35 +182,6 @@ impl SegmentFiles {
         Ok(index.get(before)?.map(|entry| entry.offset))
     }
 
-    /// Its aborted transactions, by the offsets of their markers.
-    ///
-    /// # Errors
-    /// The system's, or that the file is damaged.
-    pub(crate) fn aborted(&self, is_last: bool) -> io::Result<Vec<AbortedTxn>> {
-        // One that was not there is not written later, unless the segment still grows.
-        if !is_last && self.txn_bytes.load(Ordering::Relaxed) == 1 {
-            return Ok(Vec::new());
-        }
-        let path = path_of(&self.dir, self.base, SegmentFileKind::TxnIndex);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.txn_bytes.store(1, Ordering::Relaxed);
-                return Ok(Vec::new());
-            }
-            Err(error) => return Err(error),
-        };
-        let bytes = file.metadata()?.len().min(TXN_INDEX_BYTES_MAX);
-        self.txn_bytes.store(bytes.saturating_add(1), Ordering::Relaxed);
-        let entry = u64::try_from(AbortedTxn::BYTES).unwrap_or(1);
-        // The owner may be in the midst of an entry.
-        let mut read = vec![0; usize::try_from(bytes / entry * entry).unwrap_or(0)];
-        let have = read_at(&file, 0, &mut read)?;
-        read.truncate(have / AbortedTxn::BYTES * AbortedTxn::BYTES);
-        txn_index::decode(self.base, &read)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-    }
-
     /// Remembers that a batch with this base offset begins at `position`.
     pub(crate) fn mark(&self, offset: Offset, position: u64) {
         let mut marks = self.marks();
@@ -253,6 +220,36 @@ impl SegmentFiles {
         }
         Ok(file.get())
     }
+}
+
+/// Aborted transactions of a segment, by the offsets of their markers. Nothing else of it is
+/// opened.
+///
+/// # Errors
+/// The system's, or that the file is damaged.
+pub(crate) fn aborted(
+    log_dir: &Path,
+    log: &ServedLog,
+    base: Offset,
+) -> io::Result<Vec<AbortedTxn>> {
+    let dir = log_dir.join(log.at().to_string());
+    let file = match File::open(path_of(&dir, base, SegmentFileKind::TxnIndex)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let bytes = file.metadata()?.len();
+    if bytes > TXN_INDEX_BYTES_MAX {
+        // Half of it would be a lie.
+        return Err(io::Error::other("the .txnindex file is larger than 64 MiB"));
+    }
+    // The owner may be in the midst of an entry.
+    let entry = u64::try_from(AbortedTxn::BYTES).unwrap_or(1);
+    let mut read = vec![0; usize::try_from(bytes / entry * entry).unwrap_or(0)];
+    let have = read_at(&file, 0, &mut read)?;
+    read.truncate(have / AbortedTxn::BYTES * AbortedTxn::BYTES);
+    txn_index::decode(base, &read)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 fn path_of(dir: &Path, base: Offset, kind: SegmentFileKind) -> PathBuf {

@@ -1,5 +1,6 @@
 //! One log of a host, as its readers see it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -9,7 +10,7 @@ use heliostat_core::log::shown::{LogReaders, ShownLog};
 use heliostat_core::serve::ServedFacts;
 use heliostat_core::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
 
-use super::wakes::Wakes;
+use super::wakes::{Asked, Wakes};
 
 /// Segments that one look takes along: a compacted log may have some without anything in them.
 const SEGMENTS_AT_ONCE: usize = 16;
@@ -25,18 +26,36 @@ pub(crate) struct ServedLog {
     at: TopicPartition,
     topic_id: TopicId,
     leader_epoch: AtomicI32,
-    /// Listener threads on which somebody waits, a bit each.
-    asked: AtomicU64,
+    /// Listener threads on which somebody waits.
+    asked: Asked,
     wakes: Arc<Wakes>,
-    shown: Mutex<Shown>,
+    /// `None` while it is hidden.
+    shown: Mutex<Option<Box<ShownLog>>>,
+    /// Which set of files is meant: another one before files are cut or replaced.
+    files: AtomicU64,
+    without_aborts: Mutex<WithoutAborts>,
 }
 
+/// Sealed segments that are known to have no aborted transactions.
 #[derive(Debug, Default)]
-struct Shown {
-    /// `None` while it is hidden.
-    log: Option<Box<ShownLog>>,
-    /// Which set of files is meant: another one once files were cut or replaced.
+struct WithoutAborts {
+    /// Which set of files they are of.
     files: u64,
+    bases: BTreeSet<Offset>,
+}
+
+/// That the files of a log are those that a reader has looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct StillShown {
+    pub(crate) log: Arc<ServedLog>,
+    pub(crate) files: u64,
+}
+
+impl StillShown {
+    /// Whether none of them had been cut or replaced by now.
+    pub(crate) fn is_true(&self) -> bool {
+        self.log.files() == self.files
+    }
 }
 
 /// A log at one moment, with the segments that a reader wants.
@@ -46,8 +65,8 @@ pub(crate) struct LogLook {
     pub(crate) facts: ServedFacts,
     /// From the one that has the wanted offset on, by base offset.
     pub(crate) segments: Vec<SegmentExtent>,
-    /// Whether the last of them is the one that still grows.
-    pub(crate) has_last: bool,
+    /// How many of them, from the first on, change no more.
+    pub(crate) sealed: usize,
     /// Which set of files they are of.
     pub(crate) files: u64,
 }
@@ -65,9 +84,11 @@ impl ServedLog {
             at,
             topic_id,
             leader_epoch: AtomicI32::new(leader_epoch.0),
-            asked: AtomicU64::new(0),
+            asked: Asked::default(),
             wakes,
             shown: Mutex::default(),
+            files: AtomicU64::new(0),
+            without_aborts: Mutex::default(),
         }
     }
 
@@ -93,34 +114,64 @@ impl ServedLog {
         }
     }
 
-    /// The next change wakes the threads of `bit`. Call it before the look that may not find
-    /// enough: what changes behind that look is not missed.
-    pub(crate) fn ask(&self, bit: u64) {
-        self.asked.fetch_or(bit, Ordering::SeqCst);
+    /// The next change wakes listener thread `thread`. Call it before the look that may not
+    /// find enough: what changes behind that look is not missed.
+    pub(crate) fn ask(&self, thread: usize) {
+        self.asked.ask(thread);
+    }
+
+    /// Which set of files is meant now. If it still is what a look said after files were read,
+    /// none of them had been cut or replaced by then.
+    pub(crate) fn files(&self) -> u64 {
+        self.files.load(Ordering::SeqCst)
+    }
+
+    /// Whether a sealed segment of a set of files is known to have no aborted transactions.
+    pub(crate) fn is_without_aborts(&self, files: u64, base: Offset) -> bool {
+        let known = self.without_aborts();
+        known.files == files && known.bases.contains(&base)
+    }
+
+    /// A sealed segment of a set of files has none.
+    pub(crate) fn has_no_aborts(&self, files: u64, base: Offset, log_start: Offset) {
+        let mut known = self.without_aborts();
+        if known.files != files {
+            *known = WithoutAborts { files, ..WithoutAborts::default() };
+        }
+        // The one in which the log begins may be below its start.
+        while known.bases.iter().nth(1).is_some_and(|second| *second <= log_start) {
+            known.bases.pop_first();
+        }
+        known.bases.insert(base);
+    }
+
+    fn without_aborts(&self) -> MutexGuard<'_, WithoutAborts> {
+        self.without_aborts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A log that nobody writes to stands like this.
     pub(crate) fn show_at_rest(&self, log: ShownLog) {
         let mut shown = self.lock();
-        if shown.log.as_ref().is_some_and(|before| !is_continued(before, &log)) {
-            shown.files += 1;
+        if shown.as_ref().is_some_and(|before| !is_continued(before, &log)) {
+            self.files.fetch_add(1, Ordering::SeqCst);
         }
-        shown.log = Some(Box::new(log));
+        *shown = Some(Box::new(log));
         drop(shown);
         self.wake();
     }
 
     /// As [`LogReaders::show`], for whoever may wait for readers.
     pub(crate) fn show_returned(&self, log: &PartitionLog) {
-        self.lock().log.get_or_insert_default().follow(log);
+        self.lock().get_or_insert_default().follow(log);
         self.wake();
     }
 
-    /// Nothing of it is to be read until it is shown again, perhaps from other files.
+    /// Nothing of it is to be read until it is shown again, perhaps from other files. Call it
+    /// before they are touched.
     pub(crate) fn hide(&self) {
         let mut shown = self.lock();
-        if shown.log.take().is_some() {
-            shown.files += 1;
+        if shown.take().is_some() {
+            self.files.fetch_add(1, Ordering::SeqCst);
             drop(shown);
             self.wake();
         }
@@ -129,14 +180,14 @@ impl ServedLog {
     /// Where it stands.
     pub(crate) fn facts(&self) -> Result<ServedFacts, Hidden> {
         let shown = self.lock();
-        shown.log.as_deref().map(|log| self.facts_of(log)).ok_or(Hidden)
+        shown.as_deref().map(|log| self.facts_of(log)).ok_or(Hidden)
     }
 
     /// Where it stands, and what it holds from `from` on; no segments if that is its end, or
     /// beyond.
     pub(crate) fn look(&self, from: Offset) -> Result<LogLook, Hidden> {
         let shown = self.lock();
-        let log = shown.log.as_deref().ok_or(Hidden)?;
+        let log = shown.as_deref().ok_or(Hidden)?;
         let segments = if from < log.log_end {
             log.segments_from(from, SEGMENTS_AT_ONCE)
         } else {
@@ -145,24 +196,33 @@ impl ServedLog {
         Ok(LogLook {
             facts: self.facts_of(log),
             segments: segments.to_vec(),
-            has_last: segments.last() == log.segments.last(),
-            files: shown.files,
+            sealed: segments.partition_point(|segment| log.is_sealed(*segment)),
+            files: self.files(),
         })
     }
 
     /// The largest epoch not above `epoch` and its end; `None` if that cannot be told.
-    pub(crate) fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
+    pub(crate) fn epoch_end(
+        &self,
+        epoch: LeaderEpoch,
+    ) -> Result<Option<(LeaderEpoch, Offset)>, Hidden> {
         let shown = self.lock();
-        let log = shown.log.as_deref()?;
-        // What is led here in an epoch of which nothing was written ends where the log does.
+        let log = shown.as_deref().ok_or(Hidden)?;
+        let latest = log.epochs.latest().map(|entry| entry.epoch);
+        let led = self.leader_epoch();
+        if epoch.known().is_some() && Some(epoch) > latest && epoch <= led {
+            // It is led in `led` from its end on, of which nothing was written yet.
+            let found = if epoch == led { epoch } else { latest.unwrap_or(epoch) };
+            return Ok(Some((found, log.log_end)));
+        }
         let (found, end) = log.epochs.end_offset_for(epoch, log.log_end);
-        found.known().map(|found| (found, end))
+        Ok(found.known().map(|found| (found, end)))
     }
 
     /// Epoch of the record at `offset`.
     pub(crate) fn epoch_at(&self, offset: Offset) -> LeaderEpoch {
         let shown = self.lock();
-        let epoch = shown.log.as_deref().and_then(|log| log.epochs.epoch_for_offset(offset));
+        let epoch = shown.as_deref().and_then(|log| log.epochs.epoch_for_offset(offset));
         epoch.unwrap_or(LeaderEpoch::NONE)
     }
 
@@ -179,15 +239,12 @@ impl ServedLog {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
+    fn lock(&self) -> MutexGuard<'_, Option<Box<ShownLog>>> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
-        let asked = self.asked.swap(0, Ordering::SeqCst);
-        if asked != 0 {
-            self.wakes.wake(asked, self.id);
-        }
+        self.wakes.wake(&self.asked, self.id);
     }
 }
 
@@ -198,7 +255,7 @@ impl LogReaders for ServedLog {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        shown.log.get_or_insert_default().follow(log);
+        shown.get_or_insert_default().follow(log);
         drop(shown);
         self.wake();
         true

@@ -16,7 +16,7 @@ mod log;
 mod logs;
 mod wakes;
 
-pub(crate) use files::SegmentFiles;
-pub(crate) use log::{Hidden, ServedLog};
+pub(crate) use files::{SegmentFiles, aborted};
+pub(crate) use log::{Hidden, ServedLog, StillShown};
 pub(crate) use logs::ServedLogs;
 pub(crate) use wakes::{Changed, WakeEnd};

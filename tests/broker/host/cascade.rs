@@ -1,13 +1,12 @@
 //! Kafka to host A to host B: Kafka's own client reads the same from all three, and what it is
 //! told of offsets is the same.
 
+use heliostat_tests::host::{Running, all_in, alone, show};
 use heliostat_tests::kafka::client::{OffsetAt, Transactions};
 use heliostat_tests::kafka::{
     Cluster, Compression, Consumed, Driver, Isolation, KafkaClient, KafkaVersion, Result, Workload,
     files, or_skip,
 };
-
-use super::world::{Running, all_in, alone, show};
 
 const TOPIC: &str = "t";
 const PARTITIONS: i32 = 3;

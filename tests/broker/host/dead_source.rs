@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heliostat_io::admin::MirrorPartition;
+use heliostat_tests::host::{Admin, Running, all_in, alone, show};
 use heliostat_tests::kafka::forge::ForgedBatch;
 use heliostat_tests::kafka::{Cluster, Driver, KafkaError, KafkaVersion, Result, or_skip, wait};
-
-use super::world::{Admin, Running, all_in, alone, show};
 
 const TOPIC: &str = "t";
 const PARTITIONS: usize = 200;

@@ -1,16 +1,10 @@
 //! What a source does to its leaders, its topics and itself, as `describe` shows it.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Instant;
-
 use heliostat_io::admin::MirrorPartition;
+use heliostat_tests::host::{Admin, Running, all_in, alone, is_in_step, show};
 use heliostat_tests::kafka::{
     Cluster, Driver, KafkaClient, KafkaVersion, Result, Workload, or_skip, recipes,
 };
-
-use super::world::{Admin, Running, all_in, alone, is_in_step, show};
 
 const UNCLEAN: &str = "mirror.support.unclean.leader.election";
 /// 16 bytes as Kafka writes them.
@@ -27,12 +21,12 @@ fn check_given_up(it: &MirrorPartition, why: &str) {
 }
 
 #[test]
-fn elections_at_the_source() -> Result<()> {
+fn unclean_elections_at_the_source() -> Result<()> {
     let Some(kafka) = or_skip(KafkaVersion::V4) else { return Ok(()) };
     let _alone = alone();
     let mut cluster = Cluster::builder(&kafka).brokers(3).start()?;
     let client = Driver::start(&kafka)?.client(cluster.bootstrap());
-    client.create_topic_on("rolls", &[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]], &[])?;
+    client.create_topic_on("stays", &[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]], &[])?;
     let lossy = [("unclean.leader.election.enable", "true"), ("min.insync.replicas", "1")];
     for topic in ["keeps", "cuts"] {
         client.create_topic_on(topic, &[&[2, 3]], &lossy)?;
@@ -41,54 +35,12 @@ fn elections_at_the_source() -> Result<()> {
     let dir = tempfile::tempdir().unwrap();
     let host = Running::start(dir.path(), &[]);
     let mut admin = host.admin();
-    admin.mirror(cluster.bootstrap(), &["rolls", "keeps", "cuts"]);
+    admin.mirror(cluster.bootstrap(), &["stays", "keeps", "cuts"]);
     admin.set("cuts", UNCLEAN, "true");
     admin.until_in_step();
-    restart_one_by_one(&mut cluster, &client, &host)?;
     lose_tails(&mut cluster, &client, &mut admin, dir.path())?;
     assert!(host.stop().clean);
     Ok(())
-}
-
-/// A rolling restart under load is nothing that an operator sees.
-fn restart_one_by_one(cluster: &mut Cluster, client: &KafkaClient, host: &Running) -> Result<()> {
-    let load = client.start_producer("load", &Workload::new("rolls", 0), 200)?;
-    let done = AtomicBool::new(false);
-    let seen = thread::scope(|scope| {
-        let watch = scope.spawn(|| states_until(&mut host.admin(), "rolls", &done));
-        let restarted = (1..=3).try_for_each(|id| {
-            cluster.node_mut(id)?.stop()?;
-            cluster.node_mut(id)?.start()?;
-            (0..3).try_for_each(|partition| {
-                client
-                    .wait_partition("rolls", partition, "all in sync", |it| it.isr.len() == 3)
-                    .map(drop)
-            })
-        });
-        done.store(true, Ordering::Relaxed);
-        restarted.map(|()| watch.join().unwrap())
-    })?;
-    show("states in a rolling restart", &seen);
-    assert_eq!(seen, BTreeSet::from([("MIRRORING".to_owned(), 0)]));
-    let acked = i64::try_from(load.stop()?.acked).unwrap();
-    let begun = Instant::now();
-    host.admin().until("what was acknowledged to be mirrored", |all| {
-        let ends = all["rolls"].iter().filter_map(|it| it.destination_offset);
-        ends.map(|end| end.0).sum::<i64>() >= acked && all["rolls"].iter().all(is_in_step)
-    });
-    show("records, and time until the last is mirrored", (acked, begun.elapsed()));
-    Ok(())
-}
-
-/// Every state and retry attempt that the topic's partitions are seen in.
-fn states_until(admin: &mut Admin, topic: &str, done: &AtomicBool) -> BTreeSet<(String, i16)> {
-    let mut seen = BTreeSet::new();
-    while !done.load(Ordering::Relaxed) {
-        let all = admin.topics();
-        seen.extend(all[topic].iter().map(|it| (it.state.clone(), it.retry_attempt)));
-        thread::yield_now();
-    }
-    seen
 }
 
 /// An unclean election loses what is mirrored already: a copy that may not cut is given up until
@@ -128,7 +80,7 @@ fn lose_tails(
         all["keeps"][0].state == "FAILED" && ends && is_in_step(went_on)
     });
     check_given_up(&all["keeps"][0], UNCLEAN);
-    assert!(all["rolls"].iter().all(|it| it.state == "MIRRORING"), "one's trouble stays its own");
+    assert!(all["stays"].iter().all(|it| it.state == "MIRRORING"), "one's trouble stays its own");
     // Whoever lifts the ban has it tried again.
     admin.set("keeps", UNCLEAN, "true");
     admin.recover("keeps");

@@ -10,13 +10,12 @@ use heliostat_core::records::{BatchHeader, HEADER_V2_BYTES, read_marker};
 use heliostat_core::types::{LeaderEpoch, Offset, TopicId};
 use heliostat_io::admin::MirrorPartition;
 use heliostat_io::disk::FileStore;
+use heliostat_tests::host::{Running, all_in, alone, show};
 use heliostat_tests::kafka::client::Transactions;
 use heliostat_tests::kafka::{
     Artifacts, Cluster, Driver, Isolation, KafkaClient, KafkaVersion, Result, Workload, dump_log,
     files, or_skip,
 };
-
-use super::world::{Running, all_in, alone, show};
 
 const TOPIC: &str = "t";
 const PARTITIONS: i32 = 3;

@@ -87,6 +87,25 @@ const MIRROR_MAKER_COORDINATES: Coordinates = &[
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.5"),
 ];
 
+/// The newest release of which Maven has the tests' classes of storage too. Its store does not
+/// work in a broker of 4.4.0, where classes have moved.
+const TIERED: &str = "4.3.1";
+const TIERED_COORDINATES: Coordinates = &[
+    ("org.apache.kafka", "kafka_2.13", TIERED),
+    ("org.apache.kafka", "kafka-tools", TIERED),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.5"),
+];
+
+/// A broker with the classes of its own tests.
+fn tiered_pom() -> String {
+    let store = format!(
+        "<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-storage</artifactId>\
+             <version>{TIERED}</version><classifier>test</classifier></dependency>\n\
+         </dependencies>"
+    );
+    pom_of(TIERED_COORDINATES).replace("</dependencies>", &store)
+}
+
 fn pom_of(coordinates: Coordinates) -> String {
     let mut pom = String::from(
         "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n\
@@ -255,9 +274,25 @@ impl Artifacts {
         let cache = self.home.parent().unwrap_or(Path::new("."));
         let _lock = lock(cache)?;
         if !home.join("libs").is_dir() {
-            resolve(MIRROR_MAKER, MIRROR_MAKER_COORDINATES, &home)?;
+            resolve(MIRROR_MAKER, &pom_of(MIRROR_MAKER_COORDINATES), &home)?;
         }
         Ok(MirrorMakerJars(self.class_path_with(&home)))
+    }
+
+    /// Broker 4.3.1 with Kafka's own store of tiered segments in files, which it keeps for its
+    /// tests: see [`TieredStore`](super::TieredStore).
+    ///
+    /// # Errors
+    ///
+    /// [`Skipped`] says what is missing.
+    pub fn tiered(&self) -> Result<Self, Skipped> {
+        let home = self.home.with_file_name(format!("tiered-{TIERED}"));
+        let cache = self.home.parent().unwrap_or(Path::new("."));
+        let _lock = lock(cache)?;
+        if !home.join("libs").is_dir() {
+            resolve(TIERED, &tiered_pom(), &home)?;
+        }
+        Ok(Self { home, ..self.clone() })
     }
 
     /// JVM options that point the version's logging library at a configuration that writes
@@ -303,12 +338,12 @@ pub fn require(version: KafkaVersion) -> Result<Artifacts, Skipped> {
 
     let home = cache.join(version.number());
     if !home.join("libs").is_dir() {
-        resolve(version.number(), version.coordinates(), &home)?;
+        resolve(version.number(), &pom_of(version.coordinates()), &home)?;
     }
     // The driver needs today's clients; a broker's JVM needs the launcher only.
     let driver_home = cache.join(KafkaVersion::V4.number());
     if !driver_home.join("libs").is_dir() {
-        resolve(KafkaVersion::V4.number(), KafkaVersion::V4.coordinates(), &driver_home)?;
+        resolve(KafkaVersion::V4.number(), &pom_of(KafkaVersion::V4.coordinates()), &driver_home)?;
     }
     let classes = compile(&cache, &program, &driver_home.join("libs/*"))?;
     let artifacts = Artifacts { version, java, home, driver_home, classes };
@@ -321,11 +356,20 @@ pub fn require(version: KafkaVersion) -> Result<Artifacts, Skipped> {
 /// # Panics
 ///
 /// With `HELIOSTAT_REQUIRE_KAFKA=1`, where a skipped test is a failed one.
+pub fn or_skip(version: KafkaVersion) -> Option<Artifacts> {
+    found_or_skip(require(version))
+}
+
+/// The same for anything else that may not be here.
+///
+/// # Panics
+///
+/// As [`or_skip`].
 #[expect(clippy::print_stderr, reason = "a skipped test says so where test output goes")]
 #[expect(clippy::panic, reason = "the environment asks for a failure")]
-pub fn or_skip(version: KafkaVersion) -> Option<Artifacts> {
-    match require(version) {
-        Ok(artifacts) => Some(artifacts),
+pub fn found_or_skip<T>(found: Result<T, Skipped>) -> Option<T> {
+    match found {
+        Ok(found) => Some(found),
         Err(skipped) if std::env::var_os("HELIOSTAT_REQUIRE_KAFKA").is_some_and(|v| v == "1") => {
             panic!("HELIOSTAT_REQUIRE_KAFKA=1, but {skipped}")
         }
@@ -345,12 +389,12 @@ fn lock(cache: &Path) -> Result<File, Skipped> {
 }
 
 /// Resolves beside `home` and renames, so that a half-filled directory is never taken for whole.
-fn resolve(version: &'static str, coordinates: Coordinates, home: &Path) -> Result<(), Skipped> {
+fn resolve(version: &'static str, text: &str, home: &Path) -> Result<(), Skipped> {
     let work = home.with_extension("partial");
     let _ = fs::remove_dir_all(&work);
     make_dir(&work)?;
     let pom = work.join("pom.xml");
-    fs::write(&pom, pom_of(coordinates)).map_err(cache_error(&pom))?;
+    fs::write(&pom, text).map_err(cache_error(&pom))?;
     let run = Command::new("mvn")
         .args(["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"])
         .arg("-DoutputDirectory=libs")

@@ -35,10 +35,11 @@ mod ports;
 mod process;
 pub mod properties;
 pub mod recipes;
+pub mod tiered;
 pub mod wait;
 pub mod wire;
 
-pub use artifacts::{Artifacts, KafkaVersion, Skipped, or_skip, require};
+pub use artifacts::{Artifacts, KafkaVersion, Skipped, found_or_skip, or_skip, require};
 pub use client::{Compression, Consumed, Isolation, KafkaClient, OffsetAt, Produced, Workload};
 pub use cluster::{Cluster, ClusterBuilder};
 pub use driver::Driver;
@@ -47,4 +48,5 @@ pub use error::{KafkaError, Result};
 pub use mirror_maker::{MirrorMaker, MirrorMakerJars};
 pub use node::{Node, NodeState};
 pub use properties::Properties;
+pub use tiered::TieredStore;
 pub use wire::{PartitionView, TopicView, Wire};

@@ -23,6 +23,7 @@ pub mod kills;
 pub mod load;
 pub mod mount;
 pub mod retention;
+pub mod rolling;
 pub mod sizes;
 pub mod source_away;
 pub mod takeover;

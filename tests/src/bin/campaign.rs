@@ -23,6 +23,7 @@ use heliostat_tests::scenarios::identity::{Size, identical};
 use heliostat_tests::scenarios::idle::idle;
 use heliostat_tests::scenarios::kills::{Kills, killed_again_and_again};
 use heliostat_tests::scenarios::retention::{Kept, retention_overtakes};
+use heliostat_tests::scenarios::rolling::rolling_restart;
 use heliostat_tests::scenarios::sizes::{large_batches, many_partitions};
 use heliostat_tests::scenarios::source_away::{Away, source_away};
 use heliostat_tests::scenarios::takeover::{Takeover, take_over};
@@ -90,7 +91,7 @@ fn input_wrong(_: &Artifacts) -> Result<Figures> {
     bad_input(&build()?)
 }
 
-const LINES: [Line; 21] = {
+const LINES: [Line; 22] = {
     use KafkaVersion::{V2_1, V2_8, V3_9, V4};
     const BYTES: &str = "24 partitions, all codecs, idempotent and transactional producers during \
                          the copy: the copy's bytes and epochs are the leaders' own";
@@ -137,6 +138,13 @@ const LINES: [Line; 21] = {
             "all brokers are halted, killed, and not there when the copy starts, 30 s each: it \
              goes on by itself",
             source_away_long,
+        ),
+        line(
+            "rolling-restart-4",
+            V4,
+            "a host's source of three brokers is restarted one by one under load: no state but \
+             MIRRORING is seen, and no retry",
+            rolling_restart,
         ),
         line(
             "retention-4",

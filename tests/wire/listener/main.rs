@@ -6,6 +6,7 @@ mod client;
 mod control;
 mod faults;
 mod fetching;
+mod followers;
 mod garbage;
 mod generated;
 mod sessions;

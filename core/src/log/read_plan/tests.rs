@@ -51,7 +51,10 @@ impl Log {
             bytes_max,
             first_batch_whole: whole,
         };
-        plan_read(&self.extents(), &request, self).expect("readable")
+        match plan_read(&self.extents(), &request, self).expect("readable") {
+            ReadPlan::Run(run) => Some(run),
+            ReadPlan::Nothing | ReadPlan::Beyond => None,
+        }
     }
 }
 
@@ -145,6 +148,25 @@ fn looking_for_a_batch_reads_little() {
     log.reads = 0;
     log.plan(2500, 3000, 10, true).expect("a run");
     assert_eq!(log.reads, 1);
+}
+
+/// Whoever has later segments looks there only if these end below the offset.
+#[test]
+fn what_does_not_fit_is_not_looked_for_further() {
+    let mut log = log();
+    let mut plan = |from, to, bytes_max| {
+        let request = ReadRequest {
+            from: Offset(from),
+            to: Offset(to),
+            log_end: Offset(log.end),
+            bytes_max,
+            first_batch_whole: false,
+        };
+        plan_read(&log.extents(), &request, &mut log).expect("readable")
+    };
+    assert_eq!(plan(0, 40, 1), ReadPlan::Nothing);
+    assert_eq!(plan(0, 1, 1 << 20), ReadPlan::Nothing);
+    assert_eq!(plan(5_000, 9_000, 1 << 20), ReadPlan::Beyond);
 }
 
 #[test]

@@ -10,6 +10,9 @@ pub(super) const BOOTSTRAP_SERVERS: &str = "bootstrap.servers";
 /// The cluster that a mirror copies; it stays the same.
 pub const SOURCE_CLUSTER_ID: &str = "mirror.source.cluster.id";
 
+/// Tiered storage, which KIP-1279 does not mirror into, and which is not to be had here.
+const REMOTE_STORAGE: &str = "remote.storage.enable";
+
 const INT_MAX: i64 = 2_147_483_647;
 const LONG_MAX: i64 = i64::MAX;
 
@@ -116,7 +119,7 @@ pub const TOPIC_KEYS: &[Key] = &[
     key("preallocate", KeyType::Boolean, "false", "as in Kafka"),
     key("remote.log.copy.disable", KeyType::Boolean, "false", "as in Kafka"),
     key("remote.log.delete.on.disable", KeyType::Boolean, "false", "as in Kafka"),
-    key("remote.storage.enable", KeyType::Boolean, "false", "as in Kafka"),
+    key(REMOTE_STORAGE, KeyType::Boolean, "false", "tiered storage, which is not to be had here"),
     key("retention.bytes", LIMIT, "-1", "most bytes of a partition; -1 for no limit"),
     key("retention.ms", LIMIT, "604800000", "how long records stay; -1 for ever"),
     key("segment.bytes", INT, "1073741824", "largest segment"),
@@ -204,6 +207,11 @@ pub(super) fn check_value(key: &Key, value: &str) -> Result<(), Refusal> {
             value.parse::<i64>().is_ok_and(|number| (min..=max).contains(&number))
         }
     };
+    if key.name == REMOTE_STORAGE && value == "true" {
+        let message = "remote.storage.enable stays false: this host has no tiered storage, and \
+                       keeps all of a copy on its own disks, whatever the source does";
+        return Err(Refusal::new(code::INVALID_CONFIG, message));
+    }
     if is_legal {
         return Ok(());
     }

@@ -51,7 +51,7 @@ pub fn start_mirror_topics(
     let mut results = TopicResults::new();
     for topic in &request.topics {
         let name = topic.topic_name.clone();
-        let result = if seen.insert(&topic.topic_name) {
+        let result = if seen.insert(topic.topic_name.as_str()) {
             draft.attempt(|draft| {
                 check_topic_name(&name)?;
                 check_not_excluded(&filter, mirror, &name)?;
@@ -71,7 +71,7 @@ pub fn start_mirror_topics(
     }
     filter.store(&mut draft, mirror)?;
     for (topic, desired) in image.topics_of(mirror) {
-        let is_named = seen.iter().any(|name| name.as_str() == &*topic.name);
+        let is_named = seen.contains(&*topic.name);
         if !is_named && desired != DesiredState::Stopped && exclude.matches(&topic.name) {
             wish(&mut draft, mirror, &topic.name, DesiredState::Stopped)?;
         }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::protocol::fetch_stream::{FetchEvent, FetchLimits, FetchStream};
 use crate::types::{ProducerId, TopicId};
 
 /// The records of answer `index` in these tests.
@@ -36,11 +37,20 @@ fn answer(version: i16) -> impl Strategy<Value = PartitionAnswer> {
         0..99_i64,
         aborted,
         diverging,
-        prop::option::of(leader),
+        (prop::option::of(leader), -1..9_i32),
         0..300_u64,
     )
         .prop_map(
-            move |(topic, partition, failed, offset, aborted, diverging, leader, bytes)| {
+            move |(
+                topic,
+                partition,
+                failed,
+                offset,
+                aborted,
+                diverging,
+                (leader, mirror),
+                bytes,
+            )| {
                 let topic = if version >= 13 {
                     TopicKey::Id(TopicId(Uuid::from_u128(topic.into())))
                 } else {
@@ -60,6 +70,7 @@ fn answer(version: i16) -> impl Strategy<Value = PartitionAnswer> {
                         leader: BrokerId(leader),
                         epoch: LeaderEpoch(epoch),
                     }),
+                    mirror_leader_epoch: LeaderEpoch(mirror),
                     aborted: aborted.map(|list| {
                         list.into_iter()
                             .map(|(pid, first)| AbortedTxn {
@@ -77,7 +88,7 @@ fn answer(version: i16) -> impl Strategy<Value = PartitionAnswer> {
 }
 
 fn case() -> impl Strategy<Value = (i16, Vec<PartitionAnswer>)> {
-    (4..=18_i16)
+    (4..=19_i16)
         .prop_flat_map(|version| (Just(version), prop::collection::vec(answer(version), 0..8)))
 }
 
@@ -95,7 +106,7 @@ fn check(version: i16, answers: &[PartitionAnswer]) {
     assert_eq!(usize::try_from(wire.get_i32()), Ok(wire.remaining()));
     let header = ResponseHeader::decode(&mut wire, ApiKey::Fetch.response_header_version(version));
     assert_eq!(header.expect("header").correlation_id, 77);
-    let body = FetchResponse::decode(&mut wire, version).expect("body");
+    let body = FetchResponse::decode(&mut wire, version.min(18)).expect("body");
     assert_eq!(wire.remaining(), 0, "v{version} leaves bytes behind");
     assert_eq!(body.throttle_time_ms, 5);
     if version >= 7 {
@@ -119,6 +130,10 @@ fn check(version: i16, answers: &[PartitionAnswer]) {
         if version >= 5 {
             assert_eq!(got.log_start_offset, want.log_start.0);
         }
+        // Version 19 is version 18 and this field.
+        let mirror = got.unknown_tagged_fields.get(&3).map(|field| field.to_vec());
+        let want_mirror = want.mirror_leader_epoch.known().filter(|_| version >= 19);
+        assert_eq!(mirror, want_mirror.map(|epoch| epoch.0.to_be_bytes().to_vec()), "v{version}");
         if version >= 12 {
             let (epoch, end) = want.diverging.map_or((-1, -1), |d| (d.epoch.0, d.end.0));
             assert_eq!((got.diverging_epoch.epoch, got.diverging_epoch.end_offset), (epoch, end));
@@ -164,4 +179,61 @@ fn response_larger_than_a_frame_is_refused() {
         node_endpoints: Vec::new(),
     };
     assert!(FetchResponseLayout::new(&head, &[huge]).is_err());
+}
+
+/// Written by hand from the schema of Fetch and KIP-1279: response tag 3.
+#[test]
+fn mirror_leader_epoch_is_the_bytes_of_the_kip() {
+    let key = PartitionKey { topic: TopicKey::Id(TopicId(Uuid::from_u128(0x11))), partition: 3 };
+    let answer = PartitionAnswer {
+        error: None,
+        high_watermark: Offset(8),
+        last_stable: Offset(8),
+        log_start: Offset(2),
+        mirror_leader_epoch: LeaderEpoch(9),
+        ..PartitionAnswer::failed(key, ResponseError::UnknownServerError)
+    };
+    let laid_out = |version| {
+        let head = FetchResponseHead {
+            version,
+            correlation_id: 77,
+            throttle_time_ms: 0,
+            error: None,
+            session_id: 0,
+            node_endpoints: Vec::new(),
+        };
+        FetchResponseLayout::new(&head, std::slice::from_ref(&answer)).expect("small").bytes
+    };
+    #[rustfmt::skip]
+    let body = [
+        // Correlation ID, no tagged fields; throttle time, error, session.
+        0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        // One topic by its ID, with one partition: index, error.
+        2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 2, 0, 0, 0, 3, 0, 0,
+        // High watermark, last stable offset, log start.
+        0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 2,
+        // No list of aborted transactions, no preferred replica, no records.
+        0, 0xff, 0xff, 0xff, 0xff, 1,
+    ];
+    let frame = |tags: &[u8]| {
+        // The topic and the response have no tagged fields.
+        let all = [&body[..], tags, &[0, 0]].concat();
+        let length = u32::try_from(all.len()).expect("small");
+        [&length.to_be_bytes()[..], &all].concat()
+    };
+    assert_eq!(laid_out(19), frame(&[1, 3, 4, 0, 0, 0, 9]));
+    assert_eq!(laid_out(18), frame(&[0]));
+
+    // The other direction: the follower's decoder.
+    let mut stream = FetchStream::new(19, FetchLimits::default());
+    let wire = laid_out(19);
+    let mut rest = &wire[..];
+    let mut told = None;
+    while let (used, Some(event)) = stream.feed(rest).expect("a response") {
+        rest = &rest[used..];
+        if let FetchEvent::PartitionEnd(end) = event {
+            told = end.mirror_leader_epoch;
+        }
+    }
+    assert_eq!(told, Some(LeaderEpoch(9)));
 }

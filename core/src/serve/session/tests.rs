@@ -16,6 +16,7 @@ fn params(offset: i64) -> FetchParams {
         current_leader_epoch: LeaderEpoch::NONE,
         last_fetched_epoch: LeaderEpoch::NONE,
         log_start_offset: Offset::NONE,
+        mirror_leader_epoch: LeaderEpoch::NONE,
     }
 }
 
@@ -26,6 +27,7 @@ fn request(session_id: i32, session_epoch: i32, partitions: &[i32]) -> FetchRequ
         min_bytes: 0,
         max_bytes: 1 << 20,
         isolation: IsolationLevel::ReadUncommitted,
+        replica: None,
         session_id,
         session_epoch,
         partitions: partitions.iter().map(|&index| (key(index), params(0))).collect(),
@@ -42,6 +44,7 @@ fn answer(partition: i32, high_watermark: i64, records_bytes: u64) -> PartitionA
         log_start: Offset(0),
         diverging: None,
         current_leader: None,
+        mirror_leader_epoch: LeaderEpoch::NONE,
         aborted: None,
         records_bytes,
     }
@@ -95,6 +98,20 @@ fn log_start_that_moved_is_news() {
     let moved = PartitionAnswer { log_start: Offset(3), ..answer(0, 10, 0) };
     let got = exchange(&mut cache, Tick::ZERO, &request(41, 1, &[]), vec![moved]);
     assert_eq!(got.1, [0]);
+}
+
+#[test]
+fn mirror_leader_epoch_that_changed_is_news() {
+    let mut cache = with_session();
+    let at =
+        |epoch| PartitionAnswer { mirror_leader_epoch: LeaderEpoch(epoch), ..answer(0, 10, 0) };
+    for (round, (epoch, told)) in
+        [(5, true), (5, false), (7, true), (6, true)].into_iter().enumerate()
+    {
+        let asked = request(41, i32::try_from(round).unwrap() + 1, &[]);
+        let got = exchange(&mut cache, Tick::ZERO, &asked, vec![at(epoch)]);
+        assert_eq!(!got.1.is_empty(), told, "epoch {epoch}");
+    }
 }
 
 #[test]

@@ -30,6 +30,9 @@ const ROOM_BYTES: u64 = 64 << 20;
 /// Wait of a partition whose topic gets another ID, until no log is being opened.
 const ID_RETRY: Duration = Duration::from_millis(10);
 
+/// Losses that are recorded by one write.
+const RECORDED_TOGETHER: usize = 256;
+
 /// When the checkpoints may be written for logs that wait for it: it takes a tenth of the time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settling {
@@ -48,18 +51,47 @@ impl Settling {
     }
 }
 
+/// What the opening of a copy will lose.
+fn lost(copy: &Copy) -> Option<&GapRecord> {
+    let Phase::Opens { how, .. } = &copy.phase else { return None };
+    match how {
+        Opening::Truncated { record, .. } => Some(record),
+        Opening::Reset { record, .. } => record.as_deref(),
+        Opening::Whole => None,
+    }
+}
+
 impl Job {
     pub(super) fn open_what_is_due(&mut self, now: Tick) {
         if self.parked || self.openers.room() == 0 || !self.knows_its_source() {
             return;
         }
         for key in self.copies.due_to_open(now, self.openers.room()) {
+            if self.copies.get(key).and_then(lost).is_some_and(|it| self.is_unrecorded(it)) {
+                self.record_together(now);
+            }
             match self.order(key, now) {
                 Ok(Some(order)) => self.openers.place(order),
                 Ok(None) => {}
                 Err(error) => self.open_failed(key, &error),
             }
         }
+    }
+
+    fn is_unrecorded(&self, record: &GapRecord) -> bool {
+        !self.log_dir.borrow().has_gap(record)
+    }
+
+    /// Records what the next openings will lose: a failover of very many partitions is aligned
+    /// one after another, and a sync for each would hold up this thread for minutes. One that is
+    /// told to rest before it is opened is recorded as cut and is not; its next alignment is
+    /// about the same range.
+    fn record_together(&mut self, now: Tick) {
+        let due = self.copies.due_to_open(now, RECORDED_TOGETHER);
+        let records = due.into_iter().filter_map(|key| self.copies.get(key).and_then(lost));
+        let records: Vec<_> = records.cloned().collect();
+        // What could not be recorded is recorded, or fails, by itself.
+        let _ = self.log_dir.borrow_mut().record_gaps(records);
     }
 
     /// Records what the opening will lose, and says how it is done. `None`: it has to wait.
@@ -88,7 +120,7 @@ impl Job {
             };
             let GapRecord { from, to, reason, .. } = record.as_ref();
             let text = format!("{what} of offsets {from} to {to} (exclusive): {reason}");
-            self.log_dir.borrow_mut().record_gap(*record)?;
+            self.log_dir.borrow_mut().record_gaps([*record])?;
             crate::fault::point("truncation.recorded");
             self.event(kind, Some(&at), &text);
         } else if let Some(start) = reset_to {

@@ -73,6 +73,7 @@ pub(super) fn open(
     let epoch = epochs.latest().map_or(LeaderEpoch(0), |entry| entry.epoch);
     let state = State {
         leadership: Leadership { leader, epoch },
+        mirrored: false,
         log_start,
         log_end,
         held_at: None,

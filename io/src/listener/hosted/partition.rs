@@ -13,7 +13,7 @@ use heliostat_core::records::{BatchHeader, BatchMeta, BatchWalker, WalkLimits};
 use heliostat_core::serve::ServedFacts;
 use heliostat_core::types::{BrokerId, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition};
 
-use super::super::reading::{RecordsRun, Segments, TimedOffset};
+use super::super::reading::{Found, RecordsRun, Segments, TimedOffset};
 use super::bell::Bell;
 use super::error::HostedError;
 use super::load;
@@ -42,6 +42,8 @@ pub struct Appended {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) leadership: Leadership,
+    /// Whether it is a mirror's.
+    pub(super) mirrored: bool,
     pub(super) log_start: Offset,
     pub(super) log_end: Offset,
     /// The high watermark stays here; without it, it is the log end.
@@ -63,6 +65,8 @@ impl State {
 pub struct Look {
     /// Where it stands.
     pub facts: ServedFacts,
+    /// Latest epoch in the log, [`LeaderEpoch::NONE`] for none; `None` unless it is a mirror.
+    pub mirror_epoch: Option<LeaderEpoch>,
     segments: Segments<Arc<Segment>>,
 }
 
@@ -73,7 +77,10 @@ impl Look {
     ///
     /// The disk, or bytes that are no batches.
     pub fn read(&self, request: &ReadRequest) -> Result<Option<RecordsRun>, HostedError> {
-        Ok(self.segments.run(request)?)
+        Ok(match self.segments.run(request)? {
+            Found::Run(run) => Some(run),
+            Found::Nothing | Found::Beyond => None,
+        })
     }
 
     /// Aborted transactions among the records of `run` from `from` on.
@@ -177,7 +184,9 @@ impl Partition {
         let facts = self.facts_of(&state, node);
         // A reader at the end, which most are, costs no list of segments.
         let segments = if from < state.log_end { segments_from(&state, from) } else { &[] };
-        Look { facts, segments: Segments::new(segments.to_vec()) }
+        let latest = || state.epochs.latest().map_or(LeaderEpoch::NONE, |latest| latest.epoch);
+        let mirror_epoch = state.mirrored.then(latest);
+        Look { facts, mirror_epoch, segments: Segments::new(segments.to_vec()) }
     }
 
     /// The first record at or after `timestamp`.
@@ -361,7 +370,14 @@ impl Partition {
         self.bell.ring();
     }
 
-    /// A new leader. A newer epoch begins at the log end, as at an election.
+    /// Says whether it is a mirror: its batches keep the epochs that they came with, and so
+    /// does the list of epochs, whoever is elected.
+    pub fn set_mirrored(&self, mirrored: bool) {
+        self.state_mut().mirrored = mirrored;
+    }
+
+    /// A new leader. A newer epoch begins at the log end, as at an election, unless it is a
+    /// mirror.
     ///
     /// # Errors
     ///
@@ -372,7 +388,7 @@ impl Partition {
             let mut state = self.state_mut();
             state.leadership = leadership;
             let log_end = state.log_end;
-            state.epochs.assign(leadership.epoch, log_end)
+            !state.mirrored && state.epochs.assign(leadership.epoch, log_end)
         };
         if changed {
             self.write_epochs()?;

@@ -146,3 +146,18 @@ fn secrets_are_in_no_message() {
         assert_eq!(key.values, crate::config::KeyType::Text, "{}: any text is legal", key.name);
     }
 }
+
+/// A mirror of KIP-1279 fails where its destination is tiered. Here no topic can be.
+#[test]
+fn tiered_storage_is_refused() {
+    let on = [set_op("remote.storage.enable", "true")];
+    for topic in ["own", "moving"] {
+        assert_eq!(alter(TOPIC, topic, &on).0, 40, "{topic}");
+        assert_eq!(alter(TOPIC, topic, &[set_op("remote.storage.enable", "false")]).0, 0);
+    }
+    let decision = alter_configs(&image(), &[change(TOPIC, "moving", &on)]);
+    insta::assert_snapshot!(
+        decision.answer[0].result.clone().unwrap_err(),
+        @"INVALID_CONFIG (40): remote.storage.enable stays false: this host has no tiered storage, and keeps all of a copy on its own disks, whatever the source does"
+    );
+}

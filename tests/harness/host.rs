@@ -1,4 +1,9 @@
 //! A host in this process, and its admin client.
+//!
+//! Whatever goes wrong here is a panic, as in a test.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
+#![expect(clippy::missing_panics_doc, reason = "the module says it of all")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,44 +11,45 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::kafka::wait;
 use heliostat_core::config::{AdminConfig, ServerConfig};
 use heliostat_io::admin::{
     AdminClient, AdminError, ConfigOp, ConfigResource, MirrorPartition, StartOptions, StopOptions,
 };
 use heliostat_io::host::{Host, HostError, HostHandle, HostReport};
 use heliostat_io::source_client::HostPort;
-use heliostat_tests::kafka::wait;
 use tokio::runtime::{Builder, Runtime};
 
 /// Only a hang reaches it.
-const DEADLINE: Duration = Duration::from_mins(2);
+pub const DEADLINE: Duration = Duration::from_mins(2);
 /// The mirror that all tests make.
 const MIRROR: &str = "m";
 
 /// Partitions by topic.
-pub(crate) type Topics = BTreeMap<String, Vec<MirrorPartition>>;
+pub type Topics = BTreeMap<String, Vec<MirrorPartition>>;
 
 /// One cluster at a time: two processors do not carry more.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
+pub fn alone() -> MutexGuard<'static, ()> {
     static CLUSTER: Mutex<()> = Mutex::new(());
     CLUSTER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Figures go to the captured output.
 #[expect(clippy::print_stdout, reason = "shown with --nocapture")]
-pub(crate) fn show(what: &str, figure: impl std::fmt::Debug) {
+pub fn show(what: &str, figure: impl std::fmt::Debug) {
     println!("{what}: {figure:?}");
 }
 
 /// A running host.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub struct Running {
     handle: HostHandle,
     thread: Option<JoinHandle<Result<HostReport, HostError>>>,
 }
 
 impl Running {
-    pub(crate) fn start(dir: &Path, more: &[(&str, &str)]) -> Self {
+    /// Starts on `dir`, with `more` than what every such host has.
+    pub fn start(dir: &Path, more: &[(&str, &str)]) -> Self {
         let base = [
             ("node.id", "7"),
             ("listeners", "PLAINTEXT://127.0.0.1:0"),
@@ -64,18 +70,21 @@ impl Running {
         Self { handle: receiver.recv().unwrap(), thread: Some(thread) }
     }
 
-    pub(crate) fn bootstrap(&self) -> String {
+    /// Where its listener is.
+    pub fn bootstrap(&self) -> String {
         self.handle.address().to_string()
     }
 
-    pub(crate) fn admin(&self) -> Admin {
+    /// Its admin client.
+    pub fn admin(&self) -> Admin {
         let address = self.handle.address();
         let at = HostPort { host: Arc::from(address.ip().to_string()), port: address.port() };
         let client = AdminClient::new(vec![at], AdminConfig::parse(b"").unwrap());
         Admin { runtime: runtime(), client }
     }
 
-    pub(crate) fn stop(mut self) -> HostReport {
+    /// Stops it, and waits for the end.
+    pub fn stop(mut self) -> HostReport {
         self.handle.cancel();
         self.thread.take().unwrap().join().unwrap().unwrap()
     }
@@ -94,7 +103,8 @@ fn runtime() -> Runtime {
 }
 
 /// Asks the host, and waits for the answers.
-pub(crate) struct Admin {
+#[derive(Debug)]
+pub struct Admin {
     runtime: Runtime,
     client: AdminClient,
 }
@@ -110,13 +120,14 @@ impl Admin {
     }
 
     /// Makes the mirror and starts these topics.
-    pub(crate) fn mirror(&mut self, bootstrap: String, topics: &[&str]) {
+    pub fn mirror(&mut self, bootstrap: String, topics: &[&str]) {
         let configs = vec![("bootstrap.servers".to_owned(), bootstrap)];
         self.ask(async |client| client.create_cluster_mirror(MIRROR, configs).await);
         self.start(topics);
     }
 
-    pub(crate) fn start(&mut self, topics: &[&str]) {
+    /// Starts these topics.
+    pub fn start(&mut self, topics: &[&str]) {
         let options = StartOptions { include_patterns: owned(topics), ..StartOptions::default() };
         let outcomes =
             self.ask(async |client| client.start_mirror_topics(MIRROR, &[], options).await);
@@ -124,43 +135,48 @@ impl Admin {
         assert!(outcomes.iter().all(|it| it.refusal.is_none()), "{outcomes:?}");
     }
 
-    pub(crate) fn stop(&mut self, topics: &[&str]) {
+    /// Stops these topics.
+    pub fn stop(&mut self, topics: &[&str]) {
         let (topics, options) = (owned(topics), StopOptions::default());
         let outcomes =
             self.ask(async |client| client.stop_mirror_topics(MIRROR, &topics, options).await);
         assert!(outcomes.iter().all(|it| it.refusal.is_none()), "{outcomes:?}");
     }
 
-    pub(crate) fn pause(&mut self, topic: &str) {
+    /// Pauses a topic.
+    pub fn pause(&mut self, topic: &str) {
         let topics = owned(&[topic]);
         self.ask(async |client| client.pause_mirror_topics(MIRROR, &topics).await);
     }
 
-    pub(crate) fn resume(&mut self, topic: &str) {
+    /// Resumes a topic.
+    pub fn resume(&mut self, topic: &str) {
         let topics = owned(&[topic]);
         self.ask(async |client| client.resume_mirror_topics(MIRROR, &topics).await);
     }
 
-    pub(crate) fn recover(&mut self, topic: &str) {
+    /// Has what failed of a topic tried again.
+    pub fn recover(&mut self, topic: &str) {
         let topics = owned(&[topic]);
         self.ask(async |client| client.recover_mirror_topics(MIRROR, &topics).await);
     }
 
     /// Sets a config of a topic here.
-    pub(crate) fn set(&mut self, topic: &str, key: &str, value: &str) {
+    pub fn set(&mut self, topic: &str, key: &str, value: &str) {
         let resource = ConfigResource::Topic(topic.to_owned());
         let ops = [(key.to_owned(), ConfigOp::Set(value.to_owned()))];
         self.ask(async |client| client.incremental_alter_configs(&resource, ops, false).await);
     }
 
-    pub(crate) fn topics(&mut self) -> Topics {
+    /// All partitions as they are.
+    pub fn topics(&mut self) -> Topics {
         let mirrors =
             self.ask(async |client| client.describe_cluster_mirrors(&[MIRROR.to_owned()]).await);
         mirrors.into_iter().next().unwrap().topics
     }
 
     /// All partitions, once `holds` is true of them.
-    pub(crate) fn until(&mut self, what: &str, holds: impl Fn(&Topics) -> bool) -> Topics {
+    pub fn until(&mut self, what: &str, holds: impl Fn(&Topics) -> bool) -> Topics {
         let mut last = Topics::new();
         let found = wait::until(what, DEADLINE, || {
             last = self.topics();
@@ -174,7 +190,7 @@ impl Admin {
     }
 
     /// All partitions, once they have everything that the source has.
-    pub(crate) fn until_in_step(&mut self) -> Topics {
+    pub fn until_in_step(&mut self) -> Topics {
         self.until("everything to be mirrored", |all| {
             all_in("MIRRORING")(all) && all.values().flatten().all(is_in_step)
         })
@@ -186,7 +202,7 @@ fn owned(names: &[&str]) -> Vec<String> {
 }
 
 /// Whether all partitions are in a state.
-pub(crate) fn all_in(state: &'static str) -> impl Fn(&Topics) -> bool {
+pub fn all_in(state: &'static str) -> impl Fn(&Topics) -> bool {
     move |topics| {
         let mut all = topics.values().flatten().peekable();
         all.peek().is_some() && all.all(|partition| partition.state == state)
@@ -194,6 +210,6 @@ pub(crate) fn all_in(state: &'static str) -> impl Fn(&Topics) -> bool {
 }
 
 /// Whether nothing is missing of a partition.
-pub(crate) fn is_in_step(it: &MirrorPartition) -> bool {
+pub fn is_in_step(it: &MirrorPartition) -> bool {
     it.lag == Some(0) && it.source_offset == it.destination_offset && it.failing_since.is_none()
 }
