@@ -1,5 +1,7 @@
 //! Hosts that mirror, over disks that fail and processes that die: the real logs, controller,
-//! coordinator and alignment, with what shards and sockets do between reduced to calls.
+//! coordinator and alignment, and for each mirror a real shard, whose operations go to the disk of
+//! its host and whose requests are answered from what the source shows its readers. What tasks and
+//! threads do between is reduced to calls.
 //!
 //! `SIM_SEED=n` (decimal or 0x…) runs one seed, `SIM_SEEDS=n` so many from 0 on.
 
