@@ -160,6 +160,8 @@ pub(crate) struct SimDisk {
     pub(crate) broken: Vec<String>,
     /// Changing cold calls left before all of them fail, as if the process had died.
     pub(crate) cold_calls_left: Option<u64>,
+    /// Syncs are called done and do nothing: a sabotage.
+    pub(crate) syncs_lie: bool,
 }
 
 impl SimDisk {
@@ -178,7 +180,25 @@ impl SimDisk {
             faults: Faults::default(),
             broken: Vec::new(),
             cold_calls_left: None,
+            syncs_lie: false,
         }
+    }
+
+    /// The same files on a disk without faults, all of them durable.
+    pub(crate) fn view(&self) -> Self {
+        let mut view = Self::new(Chance::new(0, 0), FaultPlan::default());
+        for (number, (name, inode)) in self.names.iter().enumerate() {
+            let now = &self.inodes[*inode].now;
+            view.inodes.push(Inode {
+                now: now.clone(),
+                durable: now.clone(),
+                unsynced: Vec::new(),
+            });
+            view.names.insert(name.clone(), number);
+        }
+        view.durable_names = view.names.clone();
+        view.dirs.clone_from(&self.dirs);
+        view
     }
 
     /// Operations that have not completed.
@@ -329,7 +349,9 @@ impl SimDisk {
                     return Err(DiskError::Io(5));
                 }
                 let inode = self.inode_of(file)?;
-                self.inodes[inode].sync_to(submitted);
+                if !self.syncs_lie {
+                    self.inodes[inode].sync_to(submitted);
+                }
                 Ok(DiskDone::Done)
             }
             DiskAction::Preallocate { file, from, len } => {
@@ -546,6 +568,16 @@ impl SimDisk {
         self.names.keys().filter_map(move |path| path.strip_prefix(prefix.as_str()))
     }
 
+    /// All directories that were ever made.
+    pub(crate) fn dirs(&self) -> impl Iterator<Item = &str> {
+        self.dirs.iter().map(String::as_str)
+    }
+
+    /// Files at the top.
+    pub(crate) fn top_files(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(String::as_str).filter(|path| !path.contains('/'))
+    }
+
     /// Whether `dir` was ever made.
     pub(crate) fn has_dir(&self, dir: &str) -> bool {
         self.dirs.contains(dir)
@@ -584,10 +616,16 @@ impl SimDisk {
     }
 
     pub(crate) fn append_file(&mut self, path: &str, bytes: &[u8]) {
+        self.append_lazily(path, bytes);
+        self.sync_file(path);
+    }
+
+    /// The same without a sync; the name of a new file is durable.
+    pub(crate) fn append_lazily(&mut self, path: &str, bytes: &[u8]) {
         let inode = self.make(path);
+        self.durable_names.insert(path.to_owned(), inode);
         let position = self.inodes[inode].now.len();
         self.change(inode, Change::Write { position, bytes: bytes.to_vec() });
-        self.sync_file(path);
     }
 }
 

@@ -5,6 +5,7 @@
 #![expect(clippy::expect_used, reason = "a bug of the simulation itself may end the test")]
 
 mod cold;
+#[expect(dead_code, reason = "shared with the simulation of hosts, which looks at more")]
 mod disk;
 mod oracle;
 mod recovery_cases;

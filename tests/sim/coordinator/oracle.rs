@@ -6,6 +6,7 @@ use heliostat_core::log::producer_state::ProducerState;
 use heliostat_core::records::{BatchMeta, BatchWalker, ControlType, WalkLimits};
 use heliostat_core::types::{LeaderEpoch, Offset};
 
+use crate::registry::{Id, id};
 use crate::source::Batch;
 
 fn meta(batch: &Batch) -> BatchMeta {
@@ -64,12 +65,14 @@ pub(crate) fn stopped(
 pub(crate) fn same(ours: &[Batch], theirs: &[Batch], from: Offset) -> Result<(), String> {
     let behind = |all: &[Batch]| {
         let all = all.iter().filter(|batch| batch.base >= from);
-        all.map(|batch| (batch.base, batch.bytes.clone())).collect::<Vec<_>>()
+        all.map(|batch| (id(batch), batch.bytes.clone())).collect::<Vec<_>>()
     };
     let (ours, theirs) = (behind(ours), behind(theirs));
     if ours == theirs {
         return Ok(());
     }
-    let ends = (ours.last().map(|it| it.0), theirs.last().map(|it| it.0));
-    Err(format!("from {from} on the copy is not its source's: {ends:?}"))
+    let common = ours.iter().zip(&theirs).take_while(|(ours, theirs)| ours == theirs).count();
+    let rest = |all: &[(Id, _)]| all[common..].iter().map(|it| it.0).collect::<Vec<_>>();
+    let (ours, theirs) = (rest(&ours), rest(&theirs));
+    Err(format!("from {from} on the copy is not its source's: {ours:?}, there {theirs:?}"))
 }

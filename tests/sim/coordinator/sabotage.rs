@@ -61,10 +61,45 @@ fn a_position_that_is_none_is_seen() {
 
 #[test]
 fn an_epoch_that_is_used_again_is_seen() {
-    seen(Sabotage::OldEpoch, "two batches");
+    seen(Sabotage::OldEpoch, "of which it was cut");
 }
 
 #[test]
 fn a_host_that_forgets_is_seen() {
     seen(Sabotage::Deaf, "never settles");
+}
+
+#[test]
+fn a_reader_that_is_shown_what_is_accepted_is_seen() {
+    seen(Sabotage::ShowEarly, "is shown to");
+}
+
+#[test]
+fn a_reader_that_is_shown_less_than_before_is_seen() {
+    seen(Sabotage::ShowBack, "is shown back");
+}
+
+#[test]
+fn a_write_that_was_called_complete_is_seen() {
+    seen(Sabotage::WritesLie, "bytes of");
+}
+
+#[test]
+fn a_sync_that_did_nothing_is_seen() {
+    seen(Sabotage::SyncsLie, "was lost, durable was");
+}
+
+#[test]
+fn a_log_that_is_opened_before_its_shard_gave_it_back_is_seen() {
+    seen(Sabotage::ReleaseEarly, "while a shard has it");
+}
+
+#[test]
+fn two_histories_in_one_log_are_seen() {
+    seen(Sabotage::Blind, "two histories in one log");
+}
+
+#[test]
+fn an_epoch_of_the_life_before_is_seen() {
+    seen(Sabotage::SameEpoch, "two batches");
 }

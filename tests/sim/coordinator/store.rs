@@ -1,11 +1,14 @@
-//! A log dir in memory: calls fail, and the process dies inside of them.
+//! A log dir in memory: calls fail, and the process dies inside of them. The disk below is the
+//! one of the engine's simulation, so what shards ask of it and what is called go to the same files.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use heliostat_core::log::disk::LogPath;
+use heliostat_core::log::disk::{DiskOutcome, LogPath};
 use heliostat_core::log::store::{ColdStore, StoreEntry, StoreError};
 
+use crate::disk::{CrashKind, FaultPlan, SimDisk};
 use crate::rng::Chance;
 
 const ENOENT: i32 = 2;
@@ -23,12 +26,10 @@ enum Torn {
     All,
 }
 
-type Files = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
-
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct SimStore {
-    dirs: Files,
+    pub(crate) disk: SimDisk,
     chance: Chance,
     /// Changing calls left before the process dies.
     pub(crate) dies_in: Option<usize>,
@@ -38,54 +39,84 @@ pub(crate) struct SimStore {
     pub(crate) errors: usize,
     /// The disk is full.
     pub(crate) full: bool,
-    /// Appends to logs are not synced, as a shard's are not.
+    /// Appends to logs are not synced, as those of a broker are not.
     pub(crate) lazy: bool,
-    /// How much of a file survives a crash, where that is not all.
-    synced: BTreeMap<(String, String), usize>,
     pub(crate) counts: BTreeMap<&'static str, u64>,
 }
 
 impl SimStore {
-    pub(crate) fn new(chance: Chance) -> Self {
+    /// Both draw from `seed`, the second one for what the disk does with operations and crashes.
+    pub(crate) fn new(chance: Chance, of_disk: Chance) -> Self {
+        Self::over(SimDisk::new(of_disk, FaultPlan::default()), chance)
+    }
+
+    fn over(disk: SimDisk, chance: Chance) -> Self {
         Self {
-            dirs: Files::new(),
+            disk,
             chance,
             dies_in: None,
             dead: false,
             errors: 0,
             full: false,
             lazy: false,
-            synced: BTreeMap::new(),
             counts: BTreeMap::new(),
         }
     }
 
     /// The same files on a disk without faults.
     pub(crate) fn view(&self) -> Self {
-        Self { dirs: self.dirs.clone(), ..Self::new(Chance::new(0, 0)) }
+        Self::over(self.disk.view(), Chance::new(0, 0))
     }
 
-    /// Some of what was not synced is gone.
+    /// What was under way happens in part, and some of what was not synced is gone.
     pub(crate) fn crash(&mut self) {
-        for ((dir, name), len) in std::mem::take(&mut self.synced) {
-            if let Some(bytes) = self.dirs.get_mut(&dir).and_then(|dir| dir.get_mut(&name)) {
-                let kept = self.chance.between(len.min(bytes.len()), bytes.len());
-                if kept < bytes.len() {
-                    *self.counts.entry("unsynced tail lost").or_default() += 1;
-                }
-                bytes.truncate(kept);
-            }
-        }
+        let kind =
+            self.chance.pick(&[CrashKind::Process, CrashKind::Power, CrashKind::PowerNothingKept]);
+        drop(self.disk.crash(kind));
         (self.dead, self.dies_in, self.lazy) = (false, None, false);
+    }
+
+    /// The process ends, and nothing is lost.
+    pub(crate) fn ends(&mut self) {
+        drop(self.disk.crash(CrashKind::Process));
     }
 
     /// All of a directory is durable.
     pub(crate) fn sync_dir(&mut self, dir: &str) {
-        self.synced.retain(|(of, _), _| of != dir);
+        let paths: Vec<String> = self.disk.files(dir).map(|name| format!("{dir}/{name}")).collect();
+        for path in paths {
+            self.disk.sync_file(&path);
+        }
     }
 
     pub(crate) fn has_log(&self, dir: &str) -> bool {
-        self.dirs.get(dir).is_some_and(|files| files.keys().any(|name| name.ends_with(".log")))
+        self.disk.files(dir).any(|name| name.ends_with(".log"))
+    }
+
+    /// One operation of a shard ends, whichever; `None` if there is none, or the process died.
+    pub(crate) fn complete_one(&mut self) -> Option<DiskOutcome> {
+        if self.dead || self.disk.in_flight() == 0 {
+            return None;
+        }
+        match &mut self.dies_in {
+            Some(0) => {
+                self.dead = true;
+                *self.counts.entry("died with operations in flight").or_default() += 1;
+                return None;
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        self.disk.plan = FaultPlan {
+            short_write: 5,
+            write_error: self.errors,
+            no_space: if self.full { 100 } else { 0 },
+            sync_error: self.errors,
+            other_error: self.errors,
+            direct_refused: 0,
+            direct_block_bytes: 512,
+        };
+        self.disk.complete_one()
     }
 
     fn change(
@@ -123,19 +154,6 @@ impl SimStore {
         }
         Err(error(action, path, errno))
     }
-
-    fn file(&mut self, action: &'static str, path: &LogPath) -> Result<&mut Vec<u8>, StoreError> {
-        let file = self.dirs.get_mut(&*path.dir).and_then(|dir| dir.get_mut(&path.name));
-        file.ok_or_else(|| error(action, path, ENOENT))
-    }
-
-    fn put(&mut self, path: &LogPath, name: &str, bytes: Vec<u8>) {
-        self.dirs.entry(path.dir.to_string()).or_default().insert(name.to_owned(), bytes);
-    }
-}
-
-fn of(path: &LogPath) -> (String, String) {
-    (path.dir.to_string(), path.name.clone())
 }
 
 fn error(action: &'static str, path: &LogPath, errno: i32) -> StoreError {
@@ -148,24 +166,27 @@ fn size(bytes: &[u8]) -> u64 {
 
 impl ColdStore for SimStore {
     fn list(&self, dir: &str) -> Result<Vec<StoreEntry>, StoreError> {
-        let as_entry = |(name, bytes): (&String, &Vec<u8>)| StoreEntry {
-            name: name.clone(),
-            len: size(bytes),
+        let entry = |name: &str, path: &str| StoreEntry {
+            name: name.to_owned(),
+            len: self.disk.contents(path).map_or(0, |bytes| size(bytes)),
             is_dir: false,
         };
         if dir.is_empty() {
-            let dirs = self.dirs.keys().filter(|name| !name.is_empty());
-            let dirs = dirs.map(|name| StoreEntry { name: name.clone(), len: 0, is_dir: true });
-            let files = self.dirs.get("").into_iter().flatten().map(as_entry);
+            let dirs = self.disk.dirs();
+            let dirs = dirs.map(|name| StoreEntry { name: name.to_owned(), len: 0, is_dir: true });
+            let files = self.disk.top_files().map(|name| entry(name, name));
             return Ok(dirs.chain(files).collect());
         }
         let path = LogPath { dir: dir.into(), name: String::new() };
-        let files = self.dirs.get(dir).ok_or_else(|| error("list", &path, ENOENT))?;
-        Ok(files.iter().map(as_entry).collect())
+        if !self.disk.has_dir(dir) {
+            return Err(error("list", &path, ENOENT));
+        }
+        let files = self.disk.files(dir);
+        Ok(files.map(|name| entry(name, &format!("{dir}/{name}"))).collect())
     }
 
     fn read(&self, path: &LogPath, bytes_max: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        match self.dirs.get(&*path.dir).and_then(|dir| dir.get(&path.name)) {
+        match self.disk.contents(&path.to_string()) {
             Some(bytes) if size(bytes) > bytes_max => Err(error("read", path, EFBIG)),
             found => Ok(found.cloned()),
         }
@@ -177,7 +198,7 @@ impl ColdStore for SimStore {
         from: u64,
         see: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let found = self.dirs.get(&*path.dir).and_then(|dir| dir.get(&path.name));
+        let found = self.disk.contents(&path.to_string());
         let bytes = found.ok_or_else(|| error("scan", path, ENOENT))?;
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
         let _ = see(&bytes[from..]);
@@ -187,10 +208,12 @@ impl ColdStore for SimStore {
     fn replace(&mut self, path: &LogPath, bytes: &[u8]) -> Result<(), StoreError> {
         self.change("write", path, |it, torn| {
             if torn == Torn::Half {
-                let half = bytes[..bytes.len() / 2].to_vec();
-                it.put(path, &format!("{}.tmp", path.name), half);
+                it.disk.replace_file(&format!("{path}.tmp"), &bytes[..bytes.len() / 2]);
             } else {
-                it.put(path, &path.name, bytes.to_vec());
+                it.disk.replace_file(&path.to_string(), bytes);
+            }
+            if !path.dir.is_empty() {
+                it.disk.make_dir(&path.dir);
             }
             Ok(())
         })
@@ -199,12 +222,10 @@ impl ColdStore for SimStore {
     fn append(&mut self, path: &LogPath, bytes: &[u8]) -> Result<(), StoreError> {
         self.change("append", path, |it, torn| {
             let len = if torn == Torn::Half { bytes.len() / 2 } else { bytes.len() };
-            let dir = it.dirs.entry(path.dir.to_string()).or_default();
-            let file = dir.entry(path.name.clone()).or_default();
-            let before = file.len();
-            file.extend_from_slice(&bytes[..len]);
             if it.lazy && path.name.ends_with(".log") {
-                it.synced.entry(of(path)).or_insert(before);
+                it.disk.append_lazily(&path.to_string(), &bytes[..len]);
+            } else {
+                it.disk.append_file(&path.to_string(), &bytes[..len]);
             }
             Ok(())
         })
@@ -212,10 +233,8 @@ impl ColdStore for SimStore {
 
     fn set_len(&mut self, path: &LogPath, len: u64) -> Result<(), StoreError> {
         self.change("truncate", path, |it, torn| {
-            if torn == Torn::All {
-                let len = usize::try_from(len).unwrap_or(usize::MAX);
-                it.file("truncate", path)?.resize(len, 0);
-                it.synced.remove(&of(path));
+            if torn == Torn::All && !it.disk.set_file_len(&path.to_string(), len) {
+                return Err(error("truncate", path, ENOENT));
             }
             Ok(())
         })
@@ -223,20 +242,19 @@ impl ColdStore for SimStore {
 
     fn sync(&mut self, path: &LogPath) -> Result<(), StoreError> {
         self.change("sync", path, |it, torn| {
-            if torn == Torn::All {
-                it.synced.remove(&of(path));
-            }
-            it.file("sync", path).map(|_| ())
+            let is_there = if torn == Torn::All {
+                it.disk.sync_file(&path.to_string())
+            } else {
+                it.disk.contents(&path.to_string()).is_some()
+            };
+            if is_there { Ok(()) } else { Err(error("sync", path, ENOENT)) }
         })
     }
 
     fn remove(&mut self, path: &LogPath) -> Result<(), StoreError> {
         self.change("remove", path, |it, torn| {
-            if torn == Torn::All
-                && let Some(dir) = it.dirs.get_mut(&*path.dir)
-            {
-                dir.remove(&path.name);
-                it.synced.remove(&of(path));
+            if torn == Torn::All {
+                it.disk.remove_file(&path.to_string());
             }
             Ok(())
         })
@@ -244,23 +262,22 @@ impl ColdStore for SimStore {
 
     fn rename(&mut self, path: &LogPath, to_name: &str) -> Result<(), StoreError> {
         self.change("rename", path, |it, torn| {
-            if torn == Torn::All {
-                let bytes = it.file("rename", path)?.clone();
-                it.dirs.entry(path.dir.to_string()).or_default().remove(&path.name);
-                it.put(path, to_name, bytes);
+            let to = LogPath { dir: Arc::clone(&path.dir), name: to_name.to_owned() };
+            if torn == Torn::All && !it.disk.rename_file(&path.to_string(), &to.to_string()) {
+                return Err(error("rename", path, ENOENT));
             }
             Ok(())
         })
     }
 
     fn create_dir(&mut self, dir: &str) -> Result<(), StoreError> {
-        if self.dirs.contains_key(dir) {
+        if self.disk.has_dir(dir) {
             return Ok(());
         }
         let path = LogPath { dir: dir.into(), name: String::new() };
         self.change("create", &path, |it, torn| {
             if torn == Torn::All {
-                it.dirs.entry(dir.to_owned()).or_default();
+                it.disk.make_dir(dir);
             }
             Ok(())
         })

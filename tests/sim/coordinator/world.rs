@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use heliostat_core::coordinator::alignment::said_by_source;
 use heliostat_core::coordinator::{DesiredState, MirrorKey, MirrorState};
+use heliostat_core::engine::message::Command;
 use heliostat_core::metadata::controller::SOURCE_CLUSTER_ID;
 use heliostat_core::metadata::image::ResourceType;
 use heliostat_core::protocol::mirror::{
@@ -45,6 +46,8 @@ pub(crate) struct World {
     txns: BTreeMap<(&'static str, TopicPartition), Vec<i64>>,
     /// Sources tell no offsets of their last positions.
     pub(crate) hides_offsets: bool,
+    pub(crate) network: Chance,
+    pub(crate) is_healing: bool,
 }
 
 impl World {
@@ -65,6 +68,8 @@ impl World {
             next_id: 100,
             txns: BTreeMap::new(),
             hides_offsets: false,
+            network: Chance::new(seed, 2),
+            is_healing: false,
         }
     }
 
@@ -161,8 +166,23 @@ impl World {
                 self.txns.retain(|(of, _), _| *of != cluster);
                 self.say(format!("{cluster} is killed"));
             }
+            13 => self.stop(which),
             _ => {}
         }
+    }
+
+    /// A clean stop: every shard gives back what it has.
+    fn stop(&mut self, which: usize) {
+        for (_, mirror, source) in MIRRORS.iter().filter(|it| it.0 == which) {
+            let (host, mirror) = (&mut self.hosts[which], Arc::from(*mirror));
+            let (now, store) = (host.now, &mut host.disk.store);
+            if let Some(link) = host.up.as_mut().and_then(|up| up.links.get_mut(&mirror)) {
+                link.engine.command(Command::Stop, now, store);
+                self.turn(which, &mirror, source, 200, 20);
+            }
+        }
+        self.hosts[which].stop();
+        self.say(format!("{} is stopped", self.hosts[which].cluster));
     }
 
     // The plain cluster.
@@ -174,7 +194,8 @@ impl World {
             4 => self.plain.is_replaced = !self.plain.is_replaced,
             5 => {
                 self.next_id += 1;
-                let view = View { id: topic_id(self.next_id), ..View::default() };
+                let id = topic_id(self.next_id);
+                let view = View { id, epoch: LeaderEpoch(0), ..View::default() };
                 self.plain.topics.insert("k1".to_owned(), vec![view]);
                 self.txns.retain(|(cluster, at), _| *cluster != "K" || &*at.topic != "k1");
                 self.say("K makes k1 anew".to_owned());
@@ -220,7 +241,7 @@ impl World {
             next_batch(&mut self.chance, &self.registry, view.end, view.epoch, open);
         let partition = (view.id, at.partition);
         let batch = view.push(bytes, count).clone();
-        self.registry.borrow_mut().note(partition, &batch, before);
+        self.registry.borrow_mut().wrote("K", partition, &batch, before);
     }
 
     // Clients of hosts.
@@ -282,7 +303,7 @@ impl World {
 
     // Jobs and tasks.
 
-    fn seen(&self, cluster: &str, at: &TopicPartition, wanted: TopicId) -> Seen {
+    pub(crate) fn seen(&self, cluster: &str, at: &TopicPartition, wanted: TopicId) -> Seen {
         let is_known = |view: &View| wanted == TopicId::NONE || view.id == wanted;
         if cluster == "K" {
             if self.plain.is_away || self.plain.is_replaced {
@@ -321,18 +342,8 @@ impl World {
         }
         let (mirror, source, at, id) = &all[self.chance.below(all.len())];
         self.job_step_of(which, mirror, source, at, *id);
-    }
-
-    fn job_step_of(
-        &mut self,
-        which: usize,
-        mirror: &Arc<str>,
-        source: &str,
-        at: &TopicPartition,
-        id: TopicId,
-    ) {
-        let seen = self.seen(source, at, id);
-        self.hosts[which].job_step(mirror, at, &seen);
+        let events = self.chance.between(0, 30);
+        self.turn(which, mirror, source, events, 2);
     }
 
     fn task(&mut self, which: usize) {
@@ -501,13 +512,18 @@ impl World {
 
     pub(crate) fn check(&mut self) -> Result<(), String> {
         let mut broken = self.registry.borrow().broken.clone();
-        for host in &self.hosts {
-            broken.extend(host.broken.iter().cloned());
+        for host in &mut self.hosts {
+            host.check_shown();
+            broken.extend(host.disk.broken.iter().chain(&host.broken).cloned());
+            broken.extend(host.disk.store.disk.broken.iter().cloned());
             let Some(up) = host.up.as_ref() else { continue };
-            let copies = up.links.values().flat_map(|link| link.copies.values());
-            let copies = copies.filter_map(|copy| Some((&copy.at, copy.log.as_ref()?)));
-            for (at, log) in copies.chain(up.own.iter()) {
-                let newest = log.epochs().latest().map_or(LeaderEpoch::NONE, |it| it.epoch);
+            let copies = up.links.values().flat_map(|link| {
+                link.copies
+                    .values()
+                    .filter_map(|copy| Some((&copy.at, link.engine.log(copy.key)?.epochs())))
+            });
+            for (at, epochs) in copies.chain(up.own.iter().map(|(at, log)| (at, log.epochs()))) {
+                let newest = epochs.latest().map_or(LeaderEpoch::NONE, |it| it.epoch);
                 let epoch = host.local_epoch(at);
                 if newest > epoch {
                     broken.push(format!("{at} has epoch {newest}, its leader is at {epoch}"));
@@ -521,6 +537,7 @@ impl World {
     }
 
     fn heal(&mut self) {
+        self.is_healing = true;
         (self.plain.is_away, self.plain.is_replaced) = (false, false);
         for host in &mut self.hosts {
             host.crash();
@@ -569,6 +586,7 @@ impl World {
                         self.job_step_of(which, &Arc::from(mirror), source, &at, id);
                     }
                 }
+                self.turn(which, &Arc::from(mirror), source, 200, 8);
             }
             while self.hosts[which].up.is_some() {
                 let news = self.hosts[which].take_news();
