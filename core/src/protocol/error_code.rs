@@ -195,8 +195,8 @@ impl ErrorCode {
     }
 
     /// What the fetcher does about it. What passes by itself at the source, its remote
-    /// (tiered) storage included, is retried for ever and counts as no attempt. A code that is not known here is retried,
-    /// as Kafka's own clients do: later releases add codes.
+    /// (tiered) storage included, is retried for ever and counts as no attempt. A code that is
+    /// not known here is retried, as Kafka's own clients do: later releases add codes.
     pub fn reaction(self) -> Reaction {
         match self.0 {
             0 => Reaction::Proceed,
