@@ -284,7 +284,8 @@ fn stopped_without_source(server: &Server, cluster: &mut Cluster) {
     let dry = server.ok(&format!("{stop} --dry-run"));
     let lines: Vec<&str> = dry.lines().collect();
     let would = "Would stop mirroring for 2 topic(s) in mirror my-mirror: [foo-1, foo-2]";
-    let nothing = "0 record(s) of the source are not copied and would be left out";
+    let nothing = "0 record(s) that the source had when it answered last are not copied and would \
+                   be left out";
     assert_eq!((lines[0], *lines.last().unwrap()), (would, nothing), "{dry}");
     cluster.node_mut(1).unwrap().kill().unwrap();
     let stopped = "Stopped mirroring for 2 topic(s) in mirror my-mirror: [foo-1, foo-2]";

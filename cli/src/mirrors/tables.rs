@@ -259,7 +259,11 @@ pub(super) fn would_stop(mirror: &str, topics: &[&TopicOutcome]) -> String {
     let lags = topics.iter().filter_map(|topic| topic.lag);
     let lag = lags.fold(0_u64, u64::saturating_add);
     let unknown = topics.iter().filter(|topic| topic.lag.is_none()).count();
-    let _ = write!(out, "\n{lag} record(s) of the source are not copied and would be left out");
+    let _ = write!(
+        out,
+        "\n{lag} record(s) that the source had when it answered last are not copied and would be \
+         left out"
+    );
     if unknown > 0 {
         let _ = write!(out, "; of {unknown} topic(s) it is not known");
     }

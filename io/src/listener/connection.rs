@@ -89,9 +89,10 @@ fn answer(service: &CatalogService, request: &Request) -> Result<Bytes, Connecti
         }
         ApiKey::Produce => {
             let body = decode::<ProduceRequest>(request)?;
-            let refusal = produce::refuse(version, &body).ok_or_else(|| {
-                ConnectionError::Request("Produce with acks=0 to read-only topics".to_owned())
-            })?;
+            let refusal =
+                produce::refuse(version, &body, produce::OF_A_MIRROR).ok_or_else(|| {
+                    ConnectionError::Request("Produce with acks=0 to read-only topics".to_owned())
+                })?;
             encode(request, &refusal)
         }
         other => Err(ConnectionError::Request(format!("{other:?} is not served"))),

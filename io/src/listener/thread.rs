@@ -27,9 +27,6 @@ use crate::served::ServedLogs;
 /// Wait after a failed accept: descriptors may be free again.
 const ACCEPT_BACK_OFF: Duration = Duration::from_millis(100);
 
-/// Tasks of a thread that are no connections: one accepts, one passes on what changes.
-const OWN_TASKS: usize = 2;
-
 /// Who answers the requests of a listener.
 #[derive(Debug)]
 pub(super) enum Backend {
@@ -149,10 +146,8 @@ pub(super) async fn run(shared: Arc<Shared>, socket: Socket, index: usize) {
     });
     let port = socket.try_clone();
     spawn(&thread, accept(Rc::clone(&thread), net::on_executor(socket)));
-    let passing = Rc::clone(&thread);
-    spawn(&thread, async move { passing.waits.pass_on().await });
     while !shared.stopping.load(Ordering::Acquire) {
-        hearer.notified().await;
+        or(hearer.notified(), thread.waits.pass_on()).await;
         thread.changes.bump();
     }
     // The kernel lets go of a ring's sockets some time after the ring has gone; until then
@@ -198,7 +193,8 @@ async fn accept(thread: Rc<Thread>, listener: TcpListener) {
 
 /// Serves a connection, or closes it by dropping it.
 fn admit(thread: &Rc<Thread>, stream: TcpStream) {
-    if thread.open.get() >= thread.config().connections_max.saturating_add(OWN_TASKS) {
+    // The accepting task is one of those that are open.
+    if thread.open.get() > thread.config().connections_max {
         tracing::debug!("connection refused: max.connections");
         return;
     }

@@ -255,15 +255,16 @@ fn what_a_dry_run_says() {
             "TOPIC                                    PARTITIONS LAG        STATE       |",
             "a                                        1          0          MIRRORING   |",
             "b                                        12         1234       MIRRORING   |",
-            "1234 record(s) of the source are not copied and would be left out|",
+            "1234 record(s) that the source had when it answered last are not copied and would be \
+             left out|",
         ],
     );
     let with_unknown = would_stop("m", &[&b, &unknown]);
     let last = with_unknown.lines().last().unwrap();
     assert_eq!(
         last,
-        "1234 record(s) of the source are not copied and would be left out; of 1 topic(s) it is \
-         not known"
+        "1234 record(s) that the source had when it answered last are not copied and would be left \
+         out; of 1 topic(s) it is not known"
     );
     check(&would_stop("m", &[]), &["Would stop mirroring for 0 topic(s) in mirror m: []|"]);
 }

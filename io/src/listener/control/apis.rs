@@ -11,7 +11,7 @@ use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, ApiVersionsResponse, CreatePartitionsRequest, CreateTopicsRequest,
     DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest, FetchRequest,
     FindCoordinatorRequest, IncrementalAlterConfigsRequest, ListOffsetsRequest, MetadataRequest,
-    OffsetForLeaderEpochRequest, UpdateFeaturesRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, UpdateFeaturesRequest,
 };
 use kafka_protocol::protocol::{Request as _, StrBytes};
 
@@ -19,7 +19,8 @@ use super::super::frame::{ConnectionError, Request, encode_response};
 use super::features::{FeatureLevels, MIRROR_VERSION_FEATURE, MIRROR_VERSION_MAX};
 
 /// Kafka's own APIs with their lowest and highest version.
-const KAFKA: [(i16, i16, i16); 13] = [
+const KAFKA: [(i16, i16, i16); 14] = [
+    (ProduceRequest::KEY, 3, 13),
     (FetchRequest::KEY, 4, 18),
     (ListOffsetsRequest::KEY, 1, 10),
     (MetadataRequest::KEY, 0, 13),

@@ -10,13 +10,14 @@ use heliostat_core::protocol::ErrorCode;
 use heliostat_core::protocol::mirror::MIRROR_API_KEYS;
 use kafka_protocol::messages::{
     ApiVersionsRequest, FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest,
+    ProduceRequest,
 };
 use kafka_protocol::protocol::Request as _;
 
 use super::super::connection::decode as decode_body;
 use super::super::frame::{ConnectionError, Request, encode_response, read_frame, read_request};
 use super::super::service::Service;
-use super::super::{fetch, net, offsets};
+use super::super::{fetch, net, offsets, produce};
 use super::apis;
 use super::decode::{Decoded, decode};
 use super::encode::encode;
@@ -40,7 +41,7 @@ pub(in crate::listener) async fn serve(
             let body = decode_body::<FetchRequest>(&request)?;
             fetch::serve(service, &mut stream, &request, &body).await?;
         } else {
-            let response = match read_offsets(service, &request)? {
+            let response = match answer_here(service, &request)? {
                 Some(response) => response,
                 None => answer(port, peer, &request).await?,
             };
@@ -51,8 +52,8 @@ pub(in crate::listener) async fn serve(
     Ok(())
 }
 
-/// Answers what is read from logs; `None` for what the control thread answers.
-fn read_offsets(service: &Service, request: &Request) -> Result<Option<Bytes>, ConnectionError> {
+/// Answers what is read from logs, and refuses records; `None` for what the control thread answers.
+fn answer_here(service: &Service, request: &Request) -> Result<Option<Bytes>, ConnectionError> {
     let version = request.version;
     match request.api_key {
         ListOffsetsRequest::KEY => {
@@ -66,6 +67,14 @@ fn read_offsets(service: &Service, request: &Request) -> Result<Option<Bytes>, C
             let body = decode_body::<OffsetForLeaderEpochRequest>(request)?;
             let response = offsets::offset_for_leader_epoch(service, &body);
             encode_response(request, version, &response).map(Some)
+        }
+        ProduceRequest::KEY => {
+            apis::check(request)?;
+            let body = decode_body::<ProduceRequest>(request)?;
+            let refusal = produce::refuse(version, &body, produce::OF_A_HOST).ok_or_else(|| {
+                ConnectionError::Request("Produce with acks=0 to read-only topics".to_owned())
+            })?;
+            encode_response(request, version, &refusal).map(Some)
         }
         _ => Ok(None),
     }
