@@ -51,13 +51,12 @@ fn a_second_signal_aborts() {
     }
 }
 
-/// The clean stop waits for those who write markers, or it would vouch for logs that grow.
-#[test]
-fn a_signal_while_a_failover_looks_at_its_logs_is_clean() {
+/// A failover of 64 partitions is held at `point`, and goes on with a signal behind it: the stop
+/// is clean. The source is still there.
+fn is_stopped_in_a_failover(home: &Home, point: &str) -> Source {
     let source = Source::start();
     source.topic("t", 64);
-    let home = Home::new();
-    let server = home.start_to_hold_at("stop.inspecting:4");
+    let server = home.start_to_hold_at(point);
     let mut client = server.client();
     run(async {
         source.mirror(&mut client, &["t"]).await;
@@ -68,6 +67,14 @@ fn a_signal_while_a_failover_looks_at_its_logs_is_clean() {
     server.signal("-TERM");
     server.signal("-CONT");
     assert_eq!(server.ends(), (Some(0), "clean stop".to_owned()));
+    source
+}
+
+/// The clean stop waits for those who write markers, or it would vouch for logs that grow.
+#[test]
+fn a_signal_while_a_failover_looks_at_its_logs_is_clean() {
+    let home = Home::new();
+    let _source = is_stopped_in_a_failover(&home, "stop.inspecting:4");
     let server = home.start();
     run(until(&mut server.client(), all_in("STOPPED")));
     server.stop();
@@ -75,20 +82,8 @@ fn a_signal_while_a_failover_looks_at_its_logs_is_clean() {
 
 #[test]
 fn a_signal_in_the_middle_of_a_failover_is_clean_and_the_next_start_ends_it() {
-    let source = Source::start();
-    source.topic("t", 64);
     let home = Home::new();
-    let server = home.start_to_hold_at("stop.marker-written:4");
-    let mut client = server.client();
-    run(async {
-        source.mirror(&mut client, &["t"]).await;
-        until(&mut client, in_step).await;
-        stop_t(&mut client).await;
-    });
-    server.holds();
-    server.signal("-TERM");
-    server.signal("-CONT");
-    assert_eq!(server.ends(), (Some(0), "clean stop".to_owned()));
+    let _source = is_stopped_in_a_failover(&home, "stop.marker-written:4");
     let marked: Vec<_> = (0..64).map(|index| home.bytes(&format!("t-{index}"))).collect();
     assert!(marked.iter().any(|bytes| !bytes.is_empty()));
     let checkpoint = home.log_dir().join("recovery-point-offset-checkpoint");

@@ -1,7 +1,6 @@
 //! Fetch: session, look, wait, layout, send.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use glommio::net::TcpStream;
@@ -19,16 +18,13 @@ use uuid::Uuid;
 
 use super::frame::{ConnectionError, Request};
 use super::hosted::HostedError;
-use super::readable::ReadablePartition;
+use super::readable::{Place, ReadablePartition};
 use super::reading::RecordsRun;
 use super::send::send_response;
-use super::service::Service;
+use super::service::{Service, Watch};
 
 /// First version that tells the leader with an error about it.
 const VERSION_LEADER_HINTS: i16 = 16;
-
-/// A partition of a request, or why there is none.
-type Place = Result<Arc<dyn ReadablePartition>, ResponseError>;
 
 /// What was found for all partitions of a request.
 #[derive(Default)]
@@ -56,21 +52,22 @@ pub(super) async fn serve(
     let deadline = service.now().after(wait);
     let min_bytes = asked.min_bytes.min(asked.max_bytes).min(service.config().fetch_max_bytes);
     let places: Vec<Place> = partitions.iter().map(|(key, _)| find(service, key)).collect();
+    // Most are answered by the first look, so it is watched only from the second one on; what
+    // comes between a watch and its look is not missed.
+    let mut watch = None;
     let mut found = loop {
         let found = look(service, &asked, &partitions, &places);
         match decide_wait(found.facts, min_bytes, deadline, service.now()) {
             WaitDecision::Answer => break found,
-            WaitDecision::WaitUntil(_) => {}
-        }
-        // What comes between the two looks is not missed.
-        let there: Vec<_> = places.iter().filter_map(|place| place.clone().ok()).collect();
-        let watch = service.watch(&there);
-        let found = look(service, &asked, &partitions, &places);
-        match decide_wait(found.facts, min_bytes, deadline, service.now()) {
-            WaitDecision::Answer => break found,
-            WaitDecision::WaitUntil(until) => watch.changed(until).await,
+            WaitDecision::WaitUntil(until) => {
+                if let Some(watch) = watch.take() {
+                    Watch::changed(&watch, until).await;
+                }
+                watch = Some(service.watch(&places));
+            }
         }
     };
+    drop(watch);
     let (_, id_seed) = Uuid::new_v4().as_u64_pair();
     let id_seed = u32::try_from(id_seed & u64::from(u32::MAX)).unwrap_or(1);
     let session =

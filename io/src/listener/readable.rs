@@ -29,6 +29,9 @@ pub(super) trait ReadableTopics: Debug + Send + Sync {
     fn nodes(&self) -> Vec<NodeEndpoint>;
 }
 
+/// A partition of a request, or why there is none.
+pub(super) type Place = Result<Arc<dyn ReadablePartition>, ResponseError>;
+
 /// One of its partitions. What is asked may meet a log that is not to be read at the moment;
 /// then the error says what clients do about it.
 pub(super) trait ReadablePartition: Debug {

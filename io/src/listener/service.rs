@@ -9,7 +9,7 @@ use heliostat_core::time::Tick;
 
 use super::config::ListenerConfig;
 use super::hosted::Catalog;
-use super::readable::{ReadablePartition, ReadableTopics};
+use super::readable::{Place, ReadablePartition, ReadableTopics};
 use super::thread::Thread;
 use super::waits::Wait;
 
@@ -56,14 +56,15 @@ impl Service {
     }
 
     /// Changes of these partitions from now on, of all of them together.
-    pub(super) fn watch(&self, partitions: &[Arc<dyn ReadablePartition>]) -> Watch<'_> {
+    pub(super) fn watch(&self, places: &[Place]) -> Watch<'_> {
         let seen = self.thread.changes.now();
-        let numbers: Vec<u64> = partitions.iter().filter_map(|it| it.waited_for_as()).collect();
+        let there = || places.iter().filter_map(|place| place.as_deref().ok());
+        let numbers: Vec<u64> = there().filter_map(ReadablePartition::waited_for_as).collect();
         if numbers.is_empty() {
             return Watch { service: self, seen, wait: None };
         }
         let wait = self.thread.waits.begin(numbers);
-        for partition in partitions {
+        for partition in there() {
             partition.ask(self.thread.waits.thread());
         }
         Watch { service: self, seen, wait: Some(wait) }

@@ -57,6 +57,11 @@ impl Wakes {
     /// Tells the threads that asked, once, that log `id` has changed.
     pub(super) fn wake(&self, asked: &Asked, id: u64) {
         for (word, first) in asked.0.iter().zip((0..).step_by(64)) {
+            // Mostly nobody waits, and a look costs the owner less than an exchange. Whoever asks
+            // looks at the log afterwards, so a question that comes later finds it changed.
+            if word.load(Ordering::SeqCst) == 0 {
+                continue;
+            }
             let mut bits = word.swap(0, Ordering::SeqCst);
             while bits != 0 {
                 let bit = bits.trailing_zeros();

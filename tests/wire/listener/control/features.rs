@@ -10,6 +10,7 @@ use heliostat_core::protocol::mirror::{
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
 use super::host::{EPOCH, Host, receive_mirror, send_mirror};
+use crate::apis::refuses_records;
 use crate::client::Client;
 
 #[test]
@@ -137,4 +138,13 @@ fn without_the_feature_every_mirror_api_says_so_itself() {
     };
     send_mirror(&mut client, &request);
     assert_eq!(receive_response(&request, &mut client).mirror_name, "west");
+}
+
+/// librdkafka reads nothing from a broker that does not list Produce, so a host answers it.
+#[test]
+fn records_are_refused_and_nobody_is_asked() {
+    let mut host = Host::new();
+    refuses_records(&mut host.client(), "takes no records from producers");
+    let mut patient = host.client();
+    host.serves_only(&mut patient, "after");
 }

@@ -55,8 +55,10 @@ fn strangers_are_closed_and_others_go_on() {
 fn what_is_not_served_is_closed() {
     let mut host = Host::new();
     for (key, version) in [
-        (ProduceRequest::KEY, 9),
-        (FetchRequest::KEY, 12),
+        (ProduceRequest::KEY, 2),
+        (ProduceRequest::KEY, 14),
+        (FetchRequest::KEY, 3),
+        (FetchRequest::KEY, 19),
         (93, 0),
         (97, 0),
         (106, 0),
